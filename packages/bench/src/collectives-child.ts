@@ -12,7 +12,7 @@ export interface RankSettings {
 }
 
 export interface RankReport {
-  readonly by: 'tcp' | 'mpi' | 'MPI_Allreduce';
+  readonly by: 'tcp' | 'mpi' | 'MPI_Allreduce' | 'nccl graph' | 'torch' | 'torch graph';
   readonly bytes: number;
   readonly milliseconds: readonly number[];
 }

@@ -425,12 +425,13 @@ Example:
 function addCollectivesBench(bench: Command, ended: (exitCode: number) => void): void {
   bench
     .command('collectives')
-    .summary('all-reduce between processes of this machine, over TCP and by MPI: half a minute')
+    .summary('all-reduce between processes of this machine, over TCP, by MPI and by NCCL: half a minute')
     .description(
-      'Time and bandwidth of sums of 1 KB to 100 MB that each process has, beside MPI_Allreduce where mpirun is installed.',
+      'Time and bandwidth of sums of 1 KB to 100 MB that each process has (on GPUs, to 500 MB), beside MPI_Allreduce where mpirun is ' +
+        'installed, and on GPUs beside torch.distributed where python3 has torch.',
     )
     .option('--ranks <list>', 'numbers of processes, separated by commas (default: 2,4)', wholeNumbers(1, 64))
-    .option('--only <list>', 'tcp or mpi (default: both)', words)
+    .option('--only <list>', 'tcp, mpi, nccl (default: all)', words)
     .option('--json <file>', 'where to write (default: bench/results/collectives-<date>.json)')
     .addHelpText('after', '\nExample:\n  $ heddle bench collectives --ranks 2 --only tcp')
     .action(async (options: BenchCollectivesOptions) => {

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { collectivesReport, runCollectivesBench } from '../src/collectives.js';
 
 test('collectives: each way and size has a time and a bandwidth', async () => {
-  const results = await runCollectivesBench({ ranks: [2], sizes: [1000, 200_000] });
+  const results = await runCollectivesBench({ ranks: [2], only: ['tcp', 'mpi'], sizes: [1000, 200_000] });
   const of = (by: string) => results.figures.filter((figure) => figure.by === by);
   const ways = ['tcp', ...(results.skipped.length > 0 ? [] : ['mpi', 'MPI_Allreduce'])];
   assert.equal(results.figures.length, 2 * ways.length);
@@ -19,4 +19,10 @@ test('collectives: each way and size has a time and a bandwidth', async () => {
     }
   }
   assert.match(collectivesReport(results), /^tcp +2 ranks +1 KB +[\d.]+ ms +[\d.]+ GB\/s\n/);
+});
+
+test('collectives: where there are not enough GPUs, this is said', async () => {
+  const results = await runCollectivesBench({ ranks: [64], only: ['nccl'], sizes: [1000] });
+  assert.deepEqual(results.figures, []);
+  assert.match(collectivesReport(results), /^nccl of 64 ranks skipped: there (is 1 GPU|are \d+ GPUs)\n/);
 });

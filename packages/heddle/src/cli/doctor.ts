@@ -127,7 +127,7 @@ const devices = ({ gpus }: CudaExamination): Finding[] =>
   }));
 
 /** Without a GPU none of this is needed, so what is missing is not an error. */
-function nvidia({ driver, gpus, nvrtc, libraries }: CudaExamination): Finding[] {
+function nvidia({ driver, gpus, nvLinks, nvrtc, libraries }: CudaExamination): Finding[] {
   const wanted = gpus.length > 0;
   const missing = (name: string, text: string, remedy: string): Finding =>
     wanted ? { name, ok: false, text, remedy } : { name, text };
@@ -136,19 +136,41 @@ function nvidia({ driver, gpus, nvrtc, libraries }: CudaExamination): Finding[] 
       ? { name: 'driver', text: 'not found' }
       : { name: 'driver', ok: true, text: `for CUDA ${driver}` },
     ...gpus.map(({ name, bytes, capability, multiprocessors }, i) => ({
-      name: i === 0 ? 'cuda' : `cuda:${i}`,
+      name: nameOfGpu(i),
       text: `${name}, ${mebibytes(bytes)}, compute capability ${capability.toFixed(1)}, ${multiprocessors} multiprocessors`,
     })),
+    ...gpus.map((_, i) => links(gpus, nvLinks, i)),
     nvrtc
       ? { name: 'NVRTC', ok: true, text: `${nvrtc.version}, ${nvrtc.origin}: ${nvrtc.path}` }
       : missing('NVRTC', 'not found; it compiles kernels for the GPU', NVRTC_HINT),
-    ...libraries.map(({ name, path, command }) =>
+    ...libraries.map(({ name, path, version, command }) =>
       path === undefined
         ? missing(name, 'not found; optional', command)
-        : { name, ...(wanted && { ok: true }), text: path },
+        : {
+            name,
+            ...(wanted && { ok: true }),
+            text: version === undefined ? path : `${version}: ${path}`,
+          },
     ),
     ...(wanted ? [tuning()] : []),
   ];
+}
+
+const nameOfGpu = (ordinal: number): string => (ordinal === 0 ? 'cuda' : `cuda:${ordinal}`);
+
+/** How a GPU reaches the others. One GPU needs no links. */
+function links(gpus: CudaExamination['gpus'], nvLinks: CudaExamination['nvLinks'], ordinal: number): Finding {
+  const known = nvLinks[ordinal];
+  const count = known && counted(known.links, 'link');
+  const up =
+    known === undefined
+      ? 'the driver does not tell'
+      : known.links === 0
+        ? 'no link is up'
+        : `${count}${known.version ? ` of version ${known.version}` : ''}`;
+  const peers = gpus[ordinal]!.peers.map(nameOfGpu).join(', ');
+  const reaches = gpus.length === 1 ? '' : `; it reaches the memory of ${peers || 'no other GPU'}`;
+  return { name: `NVLink of ${nameOfGpu(ordinal)}`, text: `${up}${reaches}` };
 }
 
 function tuning(): Finding {

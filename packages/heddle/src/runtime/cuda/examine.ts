@@ -6,6 +6,8 @@ import { findNvrtc, NVRTC_HINT, Nvrtc } from './compile/nvrtc.js';
 import { ATTRIBUTE, type Driver, formatVersion, openDriver } from './driver/driver.js';
 import { findLibraries, systemFolders } from './driver/find.js';
 import { NativeMemory } from './driver/native.js';
+import { type NvLinks, nvLinksOf } from './driver/nvml.js';
+import { ncclVersion } from './vendor/nccl.js';
 
 export interface GpuInfo {
   readonly name: string;
@@ -13,6 +15,10 @@ export interface GpuInfo {
   /** Compute capability, such as 9.0. */
   readonly capability: number;
   readonly multiprocessors: number;
+  /** The address on the bus. */
+  readonly bus: string;
+  /** The other GPUs whose memory it reaches itself, by NVLink or over the bus. */
+  readonly peers: readonly number[];
 }
 
 export interface CudaExamination {
@@ -24,10 +30,14 @@ export interface CudaExamination {
   readonly driver?: string;
   readonly gpus: readonly GpuInfo[];
   readonly nvrtc?: { readonly path: string; readonly version: string; readonly origin: string };
+  /** By GPU; undefined where NVML does not tell. */
+  readonly nvLinks: readonly (NvLinks | undefined)[];
   /** Libraries found, by name, with the command that brings what is missing. */
   readonly libraries: readonly {
     readonly name: string;
     readonly path?: string;
+    /** Of NCCL, where there are GPUs. */
+    readonly version?: string;
     readonly command: string;
   }[];
 }
@@ -106,8 +116,12 @@ function gpusOf(driver: Driver): GpuInfo[] {
   const { api } = driver;
   const text = new NativeMemory(256);
   const count = driver.number((at) => api.cuDeviceGetCount(at));
-  return Array.from({ length: count }, (_, i) => {
-    const gpu = driver.number((at) => api.cuDeviceGet(at, i));
+  const all = Array.from({ length: count }, (_, i) => i);
+  const handleOf = (ordinal: number): number => driver.number((at) => api.cuDeviceGet(at, ordinal));
+  return all.map((i) => {
+    const gpu = handleOf(i);
+    api.cuDeviceGetPCIBusId(text.address, 256, gpu);
+    const bus = text.text();
     api.cuDeviceGetName(text.address, 256, gpu);
     const attribute = (which: number): number => driver.attribute(gpu, which);
     return {
@@ -115,6 +129,11 @@ function gpusOf(driver: Driver): GpuInfo[] {
       bytes: driver.handle((at) => api.cuDeviceTotalMem_v2(at, gpu)),
       capability: attribute(ATTRIBUTE.capabilityMajor) + attribute(ATTRIBUTE.capabilityMinor) / 10,
       multiprocessors: attribute(ATTRIBUTE.multiprocessors),
+      bus,
+      peers: all.filter(
+        (other) =>
+          other !== i && driver.number((at) => api.cuDeviceCanAccessPeer(at, gpu, handleOf(other))) === 1,
+      ),
     };
   });
 }
@@ -126,6 +145,14 @@ const OPTIONAL = [
   { name: 'curand', packages: ['cu13', 'curand'], command: 'pip install nvidia-curand' },
   { name: 'nccl', packages: ['nccl'], command: 'pip install nvidia-nccl-cu13' },
 ] as const;
+
+function versionOfNccl(): string {
+  try {
+    return ncclVersion();
+  } catch (error) {
+    return `does not open: ${(error as Error).message}`;
+  }
+}
 
 /** Everything that `heddle doctor` shows. */
 export function examineCuda(): CudaExamination {
@@ -144,14 +171,22 @@ export function examineCuda(): CudaExamination {
   } catch (error) {
     if (availability.available) trouble = missing((error as Error).message, NVRTC_HINT);
   }
+  const gpus = driver ? gpusOf(driver) : [];
   return {
     ...(trouble ?? availability),
     ...(driver ? { driver: formatVersion(driver.version) } : {}),
-    gpus: driver ? gpusOf(driver) : [],
+    gpus,
+    nvLinks: nvLinksOf(gpus.map(({ bus }) => bus)),
     ...(nvrtc ? { nvrtc } : {}),
     libraries: OPTIONAL.map(({ name, packages, command }) => {
       const path = findLibraries(name, packages)[0]?.path;
-      return { name, command, ...(path === undefined ? {} : { path }) };
+      const version = name === 'nccl' && path !== undefined && gpus.length > 0 ? versionOfNccl() : undefined;
+      return {
+        name,
+        command,
+        ...(path !== undefined && { path }),
+        ...(version !== undefined && { version }),
+      };
     }),
   };
 }

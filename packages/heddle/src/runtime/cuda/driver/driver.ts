@@ -13,6 +13,8 @@ const SIGNATURES = {
   cuDeviceGet: ['address', 'i32'],
   cuDeviceGetName: ['address', 'i32', 'i32'],
   cuDeviceTotalMem_v2: ['address', 'i32'],
+  cuDeviceGetPCIBusId: ['address', 'i32', 'i32'],
+  cuDeviceCanAccessPeer: ['address', 'i32', 'i32'],
   cuDeviceGetAttribute: ['address', 'i32', 'i32'],
   cuDevicePrimaryCtxRetain: ['address', 'i32'],
   cuDevicePrimaryCtxRelease_v2: ['i32'],
