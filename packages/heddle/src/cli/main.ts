@@ -15,6 +15,9 @@ for (const stream of [process.stdout, process.stderr]) {
   });
 }
 
+/** Where starters of several processes say which one of its host this is: others than the first have other GPUs. */
+const LOCAL_RANKS = ['LOCAL_RANK', 'OMPI_COMM_WORLD_LOCAL_RANK', 'MPI_LOCALRANKID', 'SLURM_LOCALID'];
+
 if (trainsOnGpu(process.argv.slice(2))) wakeGpu();
 
 try {
@@ -38,7 +41,8 @@ function trainsOnGpu([command, ...rest]: readonly string[]): boolean {
   return (
     command === 'train' &&
     !rest.some((arg) => /^(-h|--help)$|^--(gpus|processes)\b/.test(arg)) &&
-    (!device || /^cuda(:0)?$/.test(device))
+    (!device || /^cuda(:0)?$/.test(device)) &&
+    LOCAL_RANKS.every((name) => Number(process.env[name] ?? 0) === 0)
   );
 }
 

@@ -4,6 +4,7 @@ import { ArgumentError, NumericError } from '../core/errors.js';
 import { packageVersion } from '../core/platform/node/version.js';
 import { sizeOf } from '../core/shape.js';
 import type { TextCodec } from '../data/index.js';
+import { placeFromEnvironment } from '../distributed/environment.js';
 import type { Module } from '../nn/index.js';
 import { closeDevices } from '../runtime/registry.js';
 import { device, engineStats } from '../tensor/modes.js';
@@ -130,7 +131,7 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
   };
   const fact = (label: string, text: string): void =>
     say(wrapped(`${label.padEnd(LABEL)}${text}`, widthOf(process.stdout), LABEL));
-  // heddle launch has given each rank its own.
+  // Each rank has chosen its own.
   const why = chooseDevice(world ? undefined : options.device);
   const plan = await planOf(name, options);
   const { program, recipe, seed } = plan;
@@ -227,9 +228,11 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
   }
 }
 
-/** Joins the other ranks, if there are any. @returns what leaves them */
-async function joined({ gpus, processes }: TrainOptions): Promise<() => Promise<void>> {
-  if ((gpus ?? processes) === undefined) return async () => {};
+/** Joins the other ranks, if there are any, whoever has started them. @returns what leaves them */
+async function joined({ device: asked }: TrainOptions): Promise<() => Promise<void>> {
+  if (placeFromEnvironment(process.env).worldSize === 1) return async () => {};
+  // Each rank has its own GPU.
+  if (asked !== undefined && asked !== 'cuda') chooseDevice(asked);
   const { close, init } = await import('../distributed/index.js');
   await init();
   return close;

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { printed, type RunningRank, start } from '../distributed/processes.js';
+import { endOf, freePort, printed, type RunningRank, start } from '../distributed/processes.js';
 
 const MAIN = fileURLToPath(new URL('../../bundle/main.js', import.meta.url));
 
@@ -54,6 +54,30 @@ test('two processes train as one', { timeout: 30_000 }, async () => {
   }
   const of = async (run: string): Promise<string[]> => (await readdir(join(folder, run))).toSorted();
   assert.deepEqual(await of('two'), await of('one'));
+});
+
+test('processes that another starter has started train together', { timeout: 30_000 }, async () => {
+  const port = await freePort();
+  /** As srun numbers them. */
+  const environment = (rank: number): NodeJS.ProcessEnv => ({
+    ...{ SLURM_PROCID: String(rank), SLURM_LOCALID: String(rank), SLURM_NODEID: '0', SLURM_STEP_ID: '0' },
+    ...{ SLURM_STEP_NUM_TASKS: '2', SLURM_STEP_TASKS_PER_NODE: '2', SLURM_STEP_NODELIST: 'n1' },
+    ...{ SLURM_JOB_ID: String(process.pid), MASTER_PORT: String(port) },
+  });
+  const ends = await endOf(
+    [0, 1].map((rank) =>
+      start(
+        process.execPath,
+        [MAIN, 'train', '--device', 'cpu', '--no-progress', ...QUADRANTS, '--out', 'started'],
+        environment(rank),
+        { cwd: folder },
+      ),
+    ),
+  );
+  for (const { code, err } of ends) assert.deepEqual([code, err], [0, '']);
+  assert.match(ends[0]!.out, /2, each with its part of every batch/);
+  assert.equal(ends[1]!.out, '');
+  assert.equal((await figures('started')).length, 3);
 });
 
 test('a process is killed, and the training resumed', { timeout: 40_000 }, async () => {
