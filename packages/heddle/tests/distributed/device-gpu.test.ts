@@ -1,5 +1,4 @@
 /** Two ranks with a GPU each exchange tensors by NCCL. */
-import { deviceTests, noTwoGpus, overlapTests } from './device-tests.js';
+import { deviceTests, noTwoGpus } from './device-tests.js';
 
 deviceTests('cuda', noTwoGpus());
-overlapTests(noTwoGpus());

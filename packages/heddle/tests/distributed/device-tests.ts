@@ -54,7 +54,11 @@ async function begin(device: RankDevice, ranks: number, ...args: readonly string
   );
 }
 
-async function outputs(device: RankDevice, ranks: number, ...args: readonly string[]): Promise<string[]> {
+export async function outputs(
+  device: RankDevice,
+  ranks: number,
+  ...args: readonly string[]
+): Promise<string[]> {
   const ends = await endOf(await begin(device, ranks, ...args));
   for (const { code, signal, out, err } of ends) {
     assert.equal(code, 0, `${signal} ${out} ${err}`);
@@ -148,18 +152,5 @@ export function deviceTests(device: RankDevice, skip: string | false): void {
           assert.equal(lines.length, 1, end.err);
           assert.match(lines[0]!, new RegExp(`^heddle: rank ${lost} \\(pid \\d+ on .*\\) is gone: `));
         });
-  });
-}
-
-/** Both take the device's time, and together less than one after the other. */
-export function overlapTests(skip: string | false): void {
-  test('an exchange runs beside products that do not need it', { skip, timeout: 120_000 }, async () => {
-    for (const out of await outputs('cuda', 2, 'overlap')) {
-      const text = /times (\{.*\})/.exec(out)?.[1];
-      const { products, exchange, both } = JSON.parse(text!) as Record<string, number>;
-      const hidden = (products! + exchange! - both!) / Math.min(products!, exchange!);
-      process.stdout.write(`overlap: ${text}, ${(100 * hidden).toFixed(0)} % of the shorter one is hidden\n`);
-      assert.ok(hidden > 0.5, text);
-    }
   });
 }
