@@ -11,7 +11,7 @@ import { FunctionBuilder, ModuleBuilder } from '../render/wasm/encode.js';
 import { prepareEngine } from '../runtime/cpu/engine.js';
 import { Memory, validate } from '../runtime/cpu/webassembly.js';
 import { NVRTC_HINT } from '../runtime/cuda/compile/nvrtc.js';
-import { type CudaExamination, examineCuda } from '../runtime/cuda/examine.js';
+import { type CudaExamination, examineCuda, type GpuLinks } from '../runtime/cuda/examine.js';
 import { listDevices } from '../runtime/registry.js';
 import { counted, mebibytes } from './format.js';
 import { styled, widthOf, wrapped } from './terminal.js';
@@ -127,7 +127,7 @@ const devices = ({ gpus }: CudaExamination): Finding[] =>
   }));
 
 /** Without a GPU none of this is needed, so what is missing is not an error. */
-function nvidia({ driver, gpus, nvLinks, nvrtc, libraries }: CudaExamination): Finding[] {
+function nvidia({ driver, gpus, links, nvrtc, libraries }: CudaExamination): Finding[] {
   const wanted = gpus.length > 0;
   const missing = (name: string, text: string, remedy: string): Finding =>
     wanted ? { name, ok: false, text, remedy } : { name, text };
@@ -139,7 +139,7 @@ function nvidia({ driver, gpus, nvLinks, nvrtc, libraries }: CudaExamination): F
       name: nameOfGpu(i),
       text: `${name}, ${mebibytes(bytes)}, compute capability ${capability.toFixed(1)}, ${multiprocessors} multiprocessors`,
     })),
-    ...gpus.map((_, i) => links(gpus, nvLinks, i)),
+    ...links.map(linksFinding),
     nvrtc
       ? { name: 'NVRTC', ok: true, text: `${nvrtc.version}, ${nvrtc.origin}: ${nvrtc.path}` }
       : missing('NVRTC', 'not found; it compiles kernels for the GPU', NVRTC_HINT),
@@ -158,18 +158,20 @@ function nvidia({ driver, gpus, nvLinks, nvrtc, libraries }: CudaExamination): F
 
 const nameOfGpu = (ordinal: number): string => (ordinal === 0 ? 'cuda' : `cuda:${ordinal}`);
 
-/** How a GPU reaches the others. One GPU needs no links. */
-function links(gpus: CudaExamination['gpus'], nvLinks: CudaExamination['nvLinks'], ordinal: number): Finding {
-  const known = nvLinks[ordinal];
-  const count = known && counted(known.links, 'link');
+/** How a GPU reaches the others, if there are any. */
+function linksFinding(
+  { nvLinks, peers }: GpuLinks,
+  ordinal: number,
+  { length }: readonly GpuLinks[],
+): Finding {
   const up =
-    known === undefined
+    nvLinks === undefined
       ? 'the driver does not tell'
-      : known.links === 0
+      : nvLinks.links === 0
         ? 'no link is up'
-        : `${count}${known.version ? ` of version ${known.version}` : ''}`;
-  const peers = gpus[ordinal]!.peers.map(nameOfGpu).join(', ');
-  const reaches = gpus.length === 1 ? '' : `; it reaches the memory of ${peers || 'no other GPU'}`;
+        : `${counted(nvLinks.links, 'link')} of version ${nvLinks.version}`;
+  const reaches =
+    length === 1 ? '' : `; reaches the memory of ${peers.map(nameOfGpu).join(', ') || 'no other GPU'}`;
   return { name: `NVLink of ${nameOfGpu(ordinal)}`, text: `${up}${reaches}` };
 }
 

@@ -15,8 +15,12 @@ export interface GpuInfo {
   /** Compute capability, such as 9.0. */
   readonly capability: number;
   readonly multiprocessors: number;
-  /** The address on the bus. */
-  readonly bus: string;
+}
+
+/** How a GPU reaches the others. */
+export interface GpuLinks {
+  /** Undefined where NVML does not tell. */
+  readonly nvLinks: NvLinks | undefined;
   /** The other GPUs whose memory it reaches itself, by NVLink or over the bus. */
   readonly peers: readonly number[];
 }
@@ -30,8 +34,8 @@ export interface CudaExamination {
   readonly driver?: string;
   readonly gpus: readonly GpuInfo[];
   readonly nvrtc?: { readonly path: string; readonly version: string; readonly origin: string };
-  /** By GPU; undefined where NVML does not tell. */
-  readonly nvLinks: readonly (NvLinks | undefined)[];
+  /** By GPU; none where the driver does not tell. */
+  readonly links: readonly GpuLinks[];
   /** Libraries found, by name, with the command that brings what is missing. */
   readonly libraries: readonly {
     readonly name: string;
@@ -116,12 +120,8 @@ function gpusOf(driver: Driver): GpuInfo[] {
   const { api } = driver;
   const text = new NativeMemory(256);
   const count = driver.number((at) => api.cuDeviceGetCount(at));
-  const all = Array.from({ length: count }, (_, i) => i);
-  const handleOf = (ordinal: number): number => driver.number((at) => api.cuDeviceGet(at, ordinal));
-  return all.map((i) => {
-    const gpu = handleOf(i);
-    api.cuDeviceGetPCIBusId(text.address, 256, gpu);
-    const bus = text.text();
+  return Array.from({ length: count }, (_, i) => {
+    const gpu = driver.number((at) => api.cuDeviceGet(at, i));
     api.cuDeviceGetName(text.address, 256, gpu);
     const attribute = (which: number): number => driver.attribute(gpu, which);
     return {
@@ -129,13 +129,26 @@ function gpusOf(driver: Driver): GpuInfo[] {
       bytes: driver.handle((at) => api.cuDeviceTotalMem_v2(at, gpu)),
       capability: attribute(ATTRIBUTE.capabilityMajor) + attribute(ATTRIBUTE.capabilityMinor) / 10,
       multiprocessors: attribute(ATTRIBUTE.multiprocessors),
-      bus,
-      peers: all.filter(
-        (other) =>
-          other !== i && driver.number((at) => api.cuDeviceCanAccessPeer(at, gpu, handleOf(other))) === 1,
-      ),
     };
   });
+}
+
+function linksOf(driver: Driver, count: number): GpuLinks[] {
+  const { api } = driver;
+  const text = new NativeMemory(256);
+  const all = Array.from({ length: count }, (_, i) => i);
+  try {
+    const gpus = all.map((i) => driver.number((at) => api.cuDeviceGet(at, i)));
+    const buses = gpus.map((gpu) => {
+      api.cuDeviceGetPCIBusId(text.address, 256, gpu);
+      return text.text();
+    });
+    const reaches = (i: number, j: number): boolean =>
+      i !== j && driver.number((at) => api.cuDeviceCanAccessPeer(at, gpus[i]!, gpus[j]!)) === 1;
+    return nvLinksOf(buses).map((nvLinks, i) => ({ nvLinks, peers: all.filter((j) => reaches(i, j)) }));
+  } catch {
+    return [];
+  }
 }
 
 /** Vendor libraries that may be used, by the wheels that bring them. */
@@ -176,7 +189,7 @@ export function examineCuda(): CudaExamination {
     ...(trouble ?? availability),
     ...(driver ? { driver: formatVersion(driver.version) } : {}),
     gpus,
-    nvLinks: nvLinksOf(gpus.map(({ bus }) => bus)),
+    links: driver ? linksOf(driver, gpus.length) : [],
     ...(nvrtc ? { nvrtc } : {}),
     libraries: OPTIONAL.map(({ name, packages, command }) => {
       const path = findLibraries(name, packages)[0]?.path;

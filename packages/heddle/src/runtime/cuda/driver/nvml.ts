@@ -20,9 +20,9 @@ export interface NvLinks {
 }
 
 /** @param buses the PCI addresses of GPUs · @returns their links; undefined of all where there is no NVML */
-export function nvLinksOf(buses: readonly string[]): (NvLinks | undefined)[] {
+export function nvLinksOf(buses: readonly string[], path = 'libnvidia-ml.so.1'): (NvLinks | undefined)[] {
   try {
-    const nvml = openLibrary('libnvidia-ml.so.1', SIGNATURES);
+    const nvml = openLibrary(path, SIGNATURES);
     if (nvml.nvmlInit_v2() !== 0) return buses.map(() => undefined);
     const out = new NativeMemory(8);
     try {
