@@ -116,6 +116,10 @@ export function deviceTests(device: RankDevice, skip: string | false): void {
       assert.deepEqual(names, device === 'cuda' ? ['cuda', 'cuda:1'] : ['cpu', 'cpu']);
     });
 
+    test('a rank that is late is waited for', options, async () => {
+      await outputs(device, 2, 'slow');
+    });
+
     for (const [what, calls, message] of DIFFERENT)
       test(`ranks with different ${what} learn what both do`, options, async () => {
         const at = performance.now();

@@ -196,6 +196,16 @@ async function endless(): Promise<void> {
   }
 }
 
+/** The last rank comes late, after a time in which it does not answer. */
+async function slow(): Promise<void> {
+  const step = jit((x: Tensor) => distributed.allReduce(x.mul(2)));
+  for (const seconds of [0, 0, 7.5]) {
+    if (rank === n - 1) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1000 * seconds);
+    const sum = step(tensor([rank]) as unknown as Tensor) as unknown as Tensor;
+    assert.deepEqual(await sum.array(), [n * (n - 1)]);
+  }
+}
+
 interface OwnCall {
   readonly kind: 'allReduce' | 'broadcast';
   readonly count: number;
@@ -241,7 +251,7 @@ async function overlap(): Promise<void> {
 }
 
 const SCENARIOS: Readonly<Record<string, () => Promise<void>>> = {
-  ...{ suite, captured, groups, endless, different, overlap },
+  ...{ suite, captured, groups, slow, endless, different, overlap },
 };
 say(`on ${device().name}`);
 await SCENARIOS[scenario]!();
