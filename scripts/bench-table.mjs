@@ -236,6 +236,8 @@ const onGpu = ({ device }) => device.name.startsWith('cuda');
 function gpuSection() {
   const parts = Object.entries({
     train: stepTable,
+    'steps-large': stepTable,
+    large: largeTable,
     kernels: kernelTable,
     layers: layerTable,
     matmul: ladderTable,
@@ -302,6 +304,40 @@ function layerTable({ measurements, ...run }, file) {
   const header = ['a layer, a loss or an optimizer', 'Heddle', ...(peers ? [peers, 'speed-up'] : [])];
   const rows = measurements.map((m) => [m.title, us(m.median), ...(peers ? peerCells(m) : [])]);
   return `${markdown(header, rows)}${picture(file)}\n\n${run.method} ${source(run, file)}`;
+}
+
+/** Products, and of the convolutions of each network, arithmetic and direction how they compare with the peer's. */
+function largeTable({ measurements, ...run }, file) {
+  const compared = measurements.filter((m) => m.peer);
+  const products = compared.filter(({ case: id }) => !id.startsWith('conv-'));
+  const groups = new Map();
+  for (const m of compared.filter((m) => !products.includes(m)))
+    groups.set(groupOf(m), [...(groups.get(groupOf(m)) ?? []), m]);
+  const rows = [
+    ...products.map((m) => [m.title, us(m.median), us(m.peer.us), `${round(m.peer.us / m.median)}×`, '']),
+    ...[...groups].map(([name, of]) => {
+      const speedUps = of.map((m) => m.peer.us / m.median);
+      const mean = Math.exp(speedUps.reduce((sum, x) => sum + Math.log(x), 0) / speedUps.length);
+      const total = (time) => us(of.reduce((sum, m) => sum + time(m), 0));
+      const range = `${round(Math.min(...speedUps))} to ${round(Math.max(...speedUps))}`;
+      return [name, total((m) => m.median), total((m) => m.peer.us), `${round(mean)}×`, range];
+    }),
+  ];
+  const header = [
+    'a product, or all convolutions of a network',
+    'Heddle',
+    namesOfPeers(compared),
+    'speed-up',
+    'range',
+  ];
+  return `${markdown(header, rows)}\n\nOf convolutions the sum of the times and the geometric mean of the speed-ups. ${source(run, file)}`;
+}
+
+/** `conv-bf16-resnet18-…-fwd` → resnet18, bf16, forward */
+function groupOf({ case: id }) {
+  const [, arithmetic, network] = id.split('-');
+  const direction = { fwd: 'forward', dgrad: 'gradient of the input', wgrad: 'gradient of the weights' };
+  return `${network}, ${arithmetic}, ${direction[id.split('-').at(-1)]}`;
 }
 
 /** The ladder at its largest size. */
