@@ -1,5 +1,5 @@
 /** Kernels that use everything the renderer can write: every op, conversion and intrinsic on every dtype. */
-import { bool, DTYPES, type DType, i32, isInteger, u32 } from '../../src/core/dtype.js';
+import { bool, DTYPES, type DType, f32, i32, isByte, isInteger, u32 } from '../../src/core/dtype.js';
 import { ASYNCHRONOUS } from '../../src/kernel/ir/asynchronous.js';
 import type { IntrinsicRecord } from '../../src/kernel/ir/intrinsic-record.js';
 import { INTRINSICS, type Intrinsic, PARAM_TYPE } from '../../src/kernel/ir/intrinsics.js';
@@ -111,6 +111,8 @@ export function everyConversion(t: DType, lanes: Lanes): KernelIr {
     statements.push(store(bufferParam(outs[i]!), cast(to, read(a)), [at(0, lanes)]));
     if (to.bytes === t.bytes)
       statements.push(store(bufferParam(outs[i]!), bitcast(to, read(a)), [at(1, lanes)]));
+    if (t === f32 && isByte(to))
+      statements.push(store(bufferParam(outs[i]!), cast(to, alu('rint', [read(a)])), [at(2, lanes)]));
   });
   return {
     name: `every_conversion_of_${t.name}_by_${lanes}`,

@@ -68,6 +68,21 @@ test('a quotient that is rounded to a byte is one of a reciprocal, no other is',
   assert.match(stored(i8, quotient), /saturate_i8\(x\[0\] \/ x\[1\]\)/);
 });
 
+test('floats become the nearest bytes, and bytes floats, without the instructions of single conversions', () => {
+  const bytes = { name: 'bytes', schema: buffer(i8) };
+  const floats = load(bufferParam(x), [int(0)], 4);
+  const nearest = kernel([store(bufferParam(bytes), cast(i8, alu('rint', [floats])), [int(0)])], {
+    params: [x, bytes],
+  });
+  const packed = renderCuda(nearest);
+  assert.match(packed, /int x = __float2int_rn\(a\.x\), y = .*, w = __float2int_rn\(a\.w\);/);
+  assert.match(packed, /cvt\.pack\.sat\.s8\.s32\.b32.*\(w\), "r"\(z\)[\s\S]*cvt\.pack.*\(y\), "r"\(x\)/);
+  const wide = kernel([store(bufferParam(y), cast(f32, load(bufferParam(bytes), [int(0)], 2)), [int(0)])], {
+    params: [bytes, y],
+  });
+  assert.match(renderCuda(wide), /\^ 0x8080u.*__byte_perm\(v, 0x4b000000, 0x7441\)\) - 8388736\.0f/);
+});
+
 test('launch bounds are given on request', () => {
   const source = renderCuda(kernel([]), { maxThreads: 256 });
   assert.match(source, /^extern "C" __global__ void __launch_bounds__\(256\) k\(/);

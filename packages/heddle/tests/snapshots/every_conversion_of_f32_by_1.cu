@@ -17,7 +17,9 @@ extern "C" __global__ void every_conversion_of_f32_by_1(const float* x, f16* to_
   to_f32[index_below(threadIdx.x, 1024) * 1 + 1024] = a;
   to_f64[index_below(threadIdx.x, 1024) * 1 + 0] = double(a);
   to_i8[index_below(threadIdx.x, 1024) * 1 + 0] = saturate_i8(a);
+  to_i8[index_below(threadIdx.x, 1024) * 1 + 2048] = max(min(__float2int_rn(a), 127), -128);
   to_u8[index_below(threadIdx.x, 1024) * 1 + 0] = saturate_u8(a);
+  to_u8[index_below(threadIdx.x, 1024) * 1 + 2048] = max(min(__float2int_rn(a), 255), 0);
   to_i32[index_below(threadIdx.x, 1024) * 1 + 0] = saturate_i32(a);
   to_i32[index_below(threadIdx.x, 1024) * 1 + 1024] = __float_as_int(a);
   to_u32[index_below(threadIdx.x, 1024) * 1 + 0] = saturate_u32(a);

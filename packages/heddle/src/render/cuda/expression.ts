@@ -1,5 +1,5 @@
 /** Expressions of the kernel IR in C++. */
-import { bool, type DType, f16, f32, i8, isByte, isHalf, u8 } from '../../core/dtype.js';
+import { bool, type DType, f16, f32, isByte, isHalf, u8 } from '../../core/dtype.js';
 import type { IntrinsicRecord, PlaceKind } from '../../kernel/ir/intrinsic-record.js';
 import { INTRINSICS, type Intrinsic } from '../../kernel/ir/intrinsics.js';
 import { type Axis, type Expr, isPair, type MemoryNode, type Own, type Special } from '../../kernel/ir/ir.js';
@@ -8,6 +8,7 @@ import { needsRounding, type ScalarOp } from '../../kernel/ir/ops.js';
 import { GPU } from '../../kernel/ir/target.js';
 import type { Lanes } from '../../kernel/ir/types.js';
 import type { Asynchronous, PlaceText } from './asynchronous.js';
+import { nearestByte, nearestOf, widenedBytes } from './bytes.js';
 import { type Analysis, accessOf } from './index-arithmetic.js';
 import { intrinsicCall } from './intrinsics.js';
 import type { Names } from './names.js';
@@ -56,13 +57,6 @@ const OWN = {
 } as const satisfies Record<Own, string>;
 
 const isOwn = (name: Special): name is Own => name in OWN;
-
-/** The quotient of floats that is rounded to a byte, if `e` is one. */
-function quotientOf({ src: [from], type }: Expr): Expr | undefined {
-  const isRounded = isByte(type.dtype) && from?.op === 'alu' && from.arg === 'rint';
-  const [of] = isRounded ? (from.src as readonly Expr[]) : [];
-  return of?.op === 'alu' && of.arg === 'div' && of.type.dtype === f32 ? of : undefined;
-}
 
 /** Float operators that vectors have as well. */
 const OPERATORS: Partial<Record<ScalarOp, string>> = { add: '+', sub: '-', mul: '*', div: '/' };
@@ -192,9 +186,11 @@ export class CudaExpressions {
         return this.#alu(e);
       case 'cast': {
         const [from] = e.src as readonly [Expr];
-        const quotient = quotientOf(e);
-        if (quotient) return this.#quantized(e, quotient);
+        const nearest = nearestOf(e);
+        if (nearest) return nearestByte(prelude, e.type, nearest, (s) => this.value(s));
         if (dtype === f16 && from.type.dtype === f32 && e.type.lanes === 2) return this.#roundPair(from);
+        if (dtype === f32 && isByte(from.type.dtype) && e.type.lanes > 1)
+          return widenedBytes(prelude, from.type, this.value(from));
         return this.#lanes(`cast_${dtype.name}`, e, ([a]) => conversion(prelude, from.type.dtype, dtype, a!));
       }
       case 'bitcast': {
@@ -283,38 +279,6 @@ export class CudaExpressions {
         `__device__ inline ${type} cast_f16x2(${type} a) { unsigned both; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(a.y), "f"(a.x)); return {f16_to_float((f16)both), f16_to_float((f16)(both >> 16))}; }`,
     );
     return call('cast_f16x2', this.value(from));
-  }
-
-  /** rint(a / b) in bytes; two at a time by the instruction that rounds, saturates and packs them (compute capability 7.2). */
-  #quantized(e: Expr, { src }: Expr): Text {
-    const { dtype, lanes } = e.type;
-    const prelude = this.#prelude;
-    prelude.need('quotient');
-    const [least, most] = dtype === i8 ? [-128, 127] : [0, 255];
-    const rounded = (a: string, b: string): string => `__float2int_rn(quotient(${a}, ${b}))`;
-    const saturated = (v: string): string => `max(min(${v}, ${most}), ${least})`;
-    const name = `quantized_${dtype.name}`;
-    if (lanes !== 2)
-      return this.#lanes(name, { ...e, src } as Expr, ([a, b]) =>
-        postfix(saturated(rounded(a!.text, b!.text))),
-      );
-    const [type, from] = [prelude.vector(dtype, 2), prelude.vector(f32, 2)];
-    const kind = dtype === i8 ? 's8' : 'u8';
-    prelude.define(
-      `${name}x2`,
-      () => `__device__ inline ${type} ${name}x2(${from} a, ${from} b) {
-  const int x = ${rounded('a.x', 'b.x')}, y = ${rounded('a.y', 'b.y')};
-#if __CUDA_ARCH__ >= 720
-  unsigned both;
-  asm("cvt.pack.sat.${kind}.s32.b32 %0, %1, %2, 0;" : "=r"(both) : "r"(y), "r"(x));
-  const unsigned short half = both;
-  return reinterpret_cast<const ${type}&>(half);
-#else
-  return {(${MEMORY_TYPE[dtype.name]})${saturated('x')}, (${MEMORY_TYPE[dtype.name]})${saturated('y')}};
-#endif
-}`,
-    );
-    return call(`${name}x2`, ...src.map((s) => this.value(s as Expr)));
   }
 
   /** Two 16-bit floats as one word; what is converted to them, by the one instruction that does both. */
