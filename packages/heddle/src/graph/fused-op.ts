@@ -28,6 +28,8 @@ export interface FusedOp<Arg = unknown> {
    * along an axis of the node, and can be made theirs where they are constant. Default: none.
    */
   scaledBy?(node: GraphNode, arg: Arg): ScaledBy | undefined;
+  /** Its first source only counts divided by the second, which broadcasts to it: f(x, s) = f(x / s, 1). Default: it is not so. */
+  readonly ofQuotient?: boolean;
   /** How it is put together of parts, if it is a reduction of its one source. Default: it is not, or needs all at once. */
   readonly reduction?: PartialReduction<Arg>;
   /** As a function of windows, if it is one for this argument and its one source. Default: it is not. */

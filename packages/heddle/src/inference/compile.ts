@@ -31,6 +31,7 @@ import { fingerprint } from '../schedule/passes/canonical.js';
 import { ConstantValues } from './constants.js';
 import { Engine } from './engine.js';
 import type { BatchProgram, EngineValue } from './engine-parts.js';
+import { foldRoundings } from './fold-roundings.js';
 import { foldScales } from './fold-scales.js';
 import { requireSeparateExamples } from './separate-examples.js';
 import { type EnginePrecision, traceModel } from './trace-model.js';
@@ -108,7 +109,7 @@ export async function compile(model: Module, options: EngineOptions): Promise<En
     if (batch > 1) requireSeparateExamples(traced.outputs, traced.inputs, batch);
     const outputNodes = await constants.sharing(traced.outputs.map(([, node]) => node));
     // Bytes first: what a dequantization leaves are factors per channel, which foldScales would move into the weights.
-    const roots = withoutGradients(() => foldScales(inIntegers(outputNodes, device.target)));
+    const roots = withoutGradients(() => foldScales(foldRoundings(inIntegers(outputNodes, device.target))));
     constants.compute(roots);
     const named = traced.outputs.map(([name], i): EngineValue => {
       const { dtype, shape } = roots[i]!;

@@ -3,7 +3,8 @@ import { sha256Hex } from '#platform/hash.js';
 import { topological } from '../core/node.js';
 import { bufferOf, copyTo, realize } from '../engine/realize.js';
 import type { BufferStorage } from '../engine/storage.js';
-import { GraphNode } from '../graph/node.js';
+import * as b from '../graph/build.js';
+import { argOf, GraphNode } from '../graph/node.js';
 import type { Device } from '../runtime/device.js';
 import { fingerprint } from '../schedule/passes/canonical.js';
 
@@ -21,6 +22,20 @@ export function constantsOf(roots: readonly GraphNode[]): Set<GraphNode> {
 const isMoved = ({ op }: GraphNode): boolean =>
   op === 'reshape' || op === 'permute' || op === 'expand' || op === 'detach';
 const isLiteral = ({ op }: GraphNode): boolean => op === 'full' || op === 'iota';
+
+/** A constant without its repeated elements. */
+export function unexpanded(node: GraphNode): GraphNode {
+  if (node.isLeaf) return node;
+  if (node.op === 'expand') return unexpanded(node.src[0]!);
+  const isUniform = node.op === 'full';
+  return isUniform
+    ? b.full(
+        node.shape.map(() => 1),
+        node.dtype,
+        argOf(node, 'full').value,
+      )
+    : node;
+}
 
 /** Values that the graphs of one model share. */
 export class ConstantValues {

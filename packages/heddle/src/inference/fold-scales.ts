@@ -9,7 +9,7 @@ import { type Shape, sizeOf } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import { callOf } from '../graph/fused-op.js';
 import { argOf, GraphNode } from '../graph/node.js';
-import { constantsOf } from './constants.js';
+import { constantsOf, unexpanded } from './constants.js';
 
 /** A node as call · factor + shift, element by element, with constants that differ along one axis at most. */
 interface AffineOfCall {
@@ -100,20 +100,6 @@ function combined(
     a ? make(b.cast(a, constant.dtype), constant) : constant;
   if (op === 'add') return { ...form, shift: together(b.add, form.shift) };
   return { ...form, factor: together(b.mul, form.factor), shift: form.shift && together(b.mul, form.shift) };
-}
-
-/** A constant without its repeated elements. */
-function unexpanded(node: GraphNode): GraphNode {
-  if (node.isLeaf) return node;
-  if (node.op === 'expand') return unexpanded(node.src[0]!);
-  const isUniform = node.op === 'full';
-  return isUniform
-    ? b.full(
-        node.shape.map(() => 1),
-        node.dtype,
-        argOf(node, 'full').value,
-      )
-    : node;
 }
 
 /** The node, with the factor in the call's weights. */

@@ -10,9 +10,12 @@ import { argOf, type GraphNode } from '../../src/graph/node.js';
 import { manualSeed, nn, noGrad, randn, type Tensor } from '../../src/index.js';
 import { compile } from '../../src/inference/compile.js';
 import { ConstantValues } from '../../src/inference/constants.js';
+import { foldRoundings } from '../../src/inference/fold-roundings.js';
 import { foldScales } from '../../src/inference/fold-scales.js';
 import { type EnginePrecision, traceModel } from '../../src/inference/trace-model.js';
+import { H200 } from '../../src/kernel/ir/target.js';
 import { quantize } from '../../src/quantization/index.js';
+import { inIntegers } from '../../src/schedule/integers.js';
 import { BasicBlock, ResNet18 } from '../../src/train/resnet.js';
 
 useDevice('cpu');
@@ -20,7 +23,11 @@ useDevice('cpu');
 /** What is computed of the inputs, by op. */
 function counts(model: nn.Module, shape: readonly number[], precision: EnginePrecision = 'f32') {
   const traced = traceModel(model, [{ shape, dtype: f32 }], 1, precision);
-  const roots = withoutGradients(() => foldScales(traced.outputs.map(([, node]) => node)));
+  const outputs = traced.outputs.map(([, node]) => node);
+  return countsOf(withoutGradients(() => foldScales(foldRoundings(inIntegers(outputs, H200)))));
+}
+
+function countsOf(roots: readonly GraphNode[]) {
   new ConstantValues().compute(roots);
   const found: Record<string, number> = {};
   const sources = (n: GraphNode): readonly GraphNode[] => (n.isLeaf ? [] : n.src);
@@ -117,4 +124,41 @@ test('layers that take the same values round them once: equal scales are one con
   const roots = outputs.map(([, node]) => node);
   assert.equal(scalesOf(roots).size, 2);
   assert.equal(scalesOf(await new ConstantValues().sharing(roots)).size, 1);
+});
+
+test('rounding to bytes divides by nothing: its scale is in the factors and sums before', async () => {
+  manualSeed(5);
+  const layers = [new nn.Conv2d(16, 16, 1), norm(new nn.BatchNorm2d(16)), new nn.ReLU()];
+  const plain = new nn.Sequential(...layers, new nn.Flatten(), new nn.Linear(16 * 9, 4));
+  const quantized = await quantize(plain, [randn([4, 16, 3, 3])], { perChannel: false });
+  // The input is multiplied by itself; the sums of both layers by their scales.
+  assert.deepEqual(counts(quantized, [16, 3, 3], 'int8'), {
+    ...{ quantizeLinear: 2, convInteger: 1, matmulInteger: 1 },
+    ...{ cast: 2, mul: 3, add: 2, max: 1 },
+  });
+  const block = new BasicBlock(16, 16, 1);
+  const residual = new nn.Sequential(block, new nn.Conv2d(16, 16, 1, { bias: false }));
+  const rounded = await quantize(residual, [randn([4, 16, 3, 3])]);
+  // One more: what the block got, as the bytes that it is rounded to.
+  assert.deepEqual(counts(rounded, [16, 3, 3], 'int8'), {
+    ...{ quantizeLinear: 3, convInteger: 3 },
+    ...{ cast: 4, mul: 5, add: 3, max: 2 },
+  });
+});
+
+test('a value that others read as it is keeps its scale, and is computed once', async () => {
+  class Shown extends nn.Module {
+    first = new nn.Conv2d(16, 16, 1, { bias: false });
+    second = new nn.Conv2d(16, 16, 1, { bias: false });
+    forward(x: Tensor): { readonly y: Tensor; readonly z: Tensor } {
+      const y = this.first.forward(x).relu();
+      return { y, z: this.second.forward(y) };
+    }
+  }
+  manualSeed(6);
+  const quantized = await quantize(new Shown(), [randn([4, 16, 3, 3])]);
+  assert.deepEqual(counts(quantized, [16, 3, 3], 'int8'), {
+    ...{ quantizeLinear: 2, convInteger: 2 },
+    ...{ cast: 2, mul: 4, relu: 1 },
+  });
 });

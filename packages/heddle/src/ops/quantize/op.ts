@@ -28,6 +28,7 @@ export const quantizeOp: FusedOp<Quantized> = {
   infer: ([x], { dtype }) => ({ shape: x!.shape, dtype: DTYPES[dtype] }),
   compose: (src, { dtype }) => b.cast(levels(src), DTYPES[dtype]),
   ofIntegers: (src, to) => selectedOfRounded(quantizeOp, src, to),
+  ofQuotient: true,
   kernels: [],
 };
 
