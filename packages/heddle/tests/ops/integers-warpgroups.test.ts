@@ -74,6 +74,19 @@ const CASES: Readonly<Record<string, Case>> = {
     },
     kernels: ['a:i8,b:i8,c:i32', 'parts:i32,c:i8', 'x:i8,y:i8', 'a:i8,b:i8,c:i32'],
   },
+  'two convolutions are added: bytes of the one are in memory': {
+    x: [2, 64, 12, 12],
+    weights: [
+      [64, 64, 1, 1],
+      [64, 64, 1, 1],
+      [16, 64, 1, 1],
+    ],
+    of: (x, v, w, last) => {
+      const beside = dequantizeLinear(quantizeLinear(conv2d(x, w), 0.21), 0.21);
+      return conv2d(rounded(conv2d(x, v).add(beside)), last);
+    },
+    kernels: ['a:i8,b:i8,c:i8', 'a:i8,b:i8,c:i8,first:i8', 'a:i8,b:i8,c:i32'],
+  },
   'bytes between layers, with a residual': {
     x: [2, 64, 12, 12],
     weights: [

@@ -76,14 +76,15 @@ function handWritten({ order, users, choices, isRoot, target }: Uncut, draft: Dr
     const windows = windowsOf.get(node);
     const [made = node, ...others] = windows?.functions ?? [];
     const late = usersOf(others, order);
-    const chain = chainFrom(made, { users, isRoot }, claimed, {
-      fits: (user, before) =>
-        canFinish.has(made) &&
-        choice.finishes &&
-        canFinish.has(user) &&
-        user.src.every((s) => claimed.has(s) || before.includes(s) || !late.has(s)),
-      ends: (last) => last.dtype === made.dtype,
-    });
+    const fits = (user: GraphNode, before: readonly GraphNode[]): boolean =>
+      canFinish.has(made) &&
+      choice.finishes &&
+      canFinish.has(user) &&
+      user.src.every((s) => claimed.has(s) || before.includes(s) || !late.has(s));
+    const ends = (last: GraphNode): boolean => last.dtype === made.dtype;
+    const chain =
+      (choice.storesAny && narrowedFrom(made, { users, isRoot, choices }, claimed, fits)) ||
+      chainFrom(made, { users, isRoot }, claimed, { fits, ends });
     for (const follower of chain.slice(1)) claimed.add(follower);
     const final = chain.at(-1)!;
     const also = alsoOf.get(node) ?? [];
@@ -167,7 +168,7 @@ function chainFrom(
   { users, isRoot }: Pick<Uncut, 'users' | 'isRoot'>,
   claimed: ReadonlySet<GraphNode>,
   allowed: {
-    readonly fits: (user: GraphNode, chain: readonly GraphNode[]) => boolean;
+    readonly fits: FitsInChain;
     readonly ends: (last: GraphNode) => boolean;
   },
 ): GraphNode[] {
@@ -183,6 +184,35 @@ function chainFrom(
   const mayEnd = (last: GraphNode): boolean => allowed.ends(last) && (isRoot.has(last) || !isView(last));
   while (chain.length > 1 && !mayEnd(chain.at(-1)!)) chain.pop();
   return chain;
+}
+
+type FitsInChain = (user: GraphNode, chain: readonly GraphNode[]) => boolean;
+
+/**
+ * Of a call whose kernel stores any dtype: the ops up to one that gives fewer bytes, if what comes later of the same elements meets
+ * another call, whose kernel can compute all behind these bytes. One of the two is in memory.
+ */
+function narrowedFrom(
+  made: GraphNode,
+  { users, isRoot, choices }: Pick<Uncut, 'users' | 'isRoot' | 'choices'>,
+  claimed: ReadonlySet<GraphNode>,
+  fits: FitsInChain,
+): GraphNode[] | undefined {
+  /** Whether a call with an epilogue gives it, through ops that nobody else reads. */
+  const isFinished = (node: GraphNode): boolean => {
+    if (users.get(node)!.length > 1 || isRoot.has(node)) return false;
+    if (node.op === 'call') return choices.get(node)?.finishes === true;
+    return node.op === 'map' && !claimed.has(node) && node.src.some(isFinished);
+  };
+  let meets = false;
+  const chain = chainFrom(made, { users, isRoot }, claimed, {
+    fits: (user, before) => {
+      meets ||= user.src.some((s) => !before.includes(s) && isFinished(s));
+      return !meets && fits(user, before);
+    },
+    ends: (last) => last.dtype.bytes < made.dtype.bytes,
+  });
+  return meets && chain.length > 1 ? chain : undefined;
 }
 
 /** A group for each kernel, in an order in which they can run. */
