@@ -49,18 +49,28 @@ function weightScales({ weight, shape }: HostWeights, perChannel: boolean): Floa
 }
 
 /** What a quantized layer computes with, as its fields describe it. */
-export type LayerBytes = Pick<QuantizedLayer, 'weight' | 'weightScale' | 'inputScale' | 'bias'>;
+export type LayerBytes = Pick<
+  QuantizedLayer,
+  'weight' | 'weightScale' | 'inputScale' | 'outputScale' | 'bias'
+>;
+
+/** What a level of a layer's inputs stands for, and of its outputs if they are rounded as well. */
+export interface LayerScales {
+  readonly input: number;
+  readonly output: number | undefined;
+}
 
 /** The weights of a layer as bytes. */
-export function bytesOf(host: HostWeights, inputScale: number, perChannel: boolean): LayerBytes {
+export function bytesOf(host: HostWeights, scales: LayerScales, perChannel: boolean): LayerBytes {
   const { shape, weight, bias } = host;
-  const scales = weightScales(host, perChannel);
+  const ofWeights = weightScales(host, perChannel);
   const each = weight.length / shape[0]!;
-  const levels = Int8Array.from(weight, (v, i) => roundHalfEven(v / scales[Math.floor(i / each)]!));
+  const levels = Int8Array.from(weight, (v, i) => roundHalfEven(v / ofWeights[Math.floor(i / each)]!));
   return {
     weight: tensor(levels, { shape, dtype: i8 }),
-    weightScale: tensor(scales),
-    inputScale: tensor(inputScale),
+    weightScale: tensor(ofWeights),
+    inputScale: tensor(scales.input),
+    outputScale: scales.output === undefined ? undefined : tensor(scales.output),
     bias: bias && tensor(bias),
   };
 }
@@ -76,6 +86,8 @@ export class QuantizedLayer extends Module {
   readonly weightScale: Tensor<Shape, 'f32'>;
   /** (): what a level of the inputs stands for. */
   readonly inputScale: Tensor<Shape, 'f32'>;
+  /** (): what a level of the outputs stands for; undefined unless they are rounded to i8 as well, as one of two layers' that are added. */
+  readonly outputScale: Tensor<Shape, 'f32'> | undefined;
   /** (outputs); undefined if there is none. */
   readonly bias: Tensor<Shape, 'f32'> | undefined;
   /** What the layer was: `Linear` or `Conv2d`. */
@@ -93,16 +105,24 @@ export class QuantizedLayer extends Module {
     this.weight = bytes.weight;
     this.weightScale = bytes.weightScale;
     this.inputScale = bytes.inputScale;
+    this.outputScale = bytes.outputScale;
     this.bias = bytes.bias;
   }
 
   /** @param x as the layer took it */
   forward(x: Tensor): Tensor {
-    const { weight, weightScale, inputScale, bias } = this;
-    const rounded = dequantizeLinear(quantizeLinear(x, inputScale), inputScale);
-    return this.#product(rounded, dequantizeLinear(weight, weightScale, 0, { axis: 0 }), bias);
+    const { weight, weightScale, inputScale, outputScale, bias } = this;
+    const y = this.#product(
+      rounded(x, inputScale),
+      dequantizeLinear(weight, weightScale, 0, { axis: 0 }),
+      bias,
+    );
+    return outputScale ? rounded(y, outputScale) : y;
   }
 }
+
+/** To bytes and back. */
+const rounded = (x: Tensor, scale: Tensor): Tensor => dequantizeLinear(quantizeLinear(x, scale), scale);
 
 const roundHalfEven = (v: number): number => {
   const near = Math.round(v);

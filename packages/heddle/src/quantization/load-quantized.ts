@@ -53,6 +53,7 @@ export async function loadQuantized(model: Module, path: string): Promise<Quanti
       weight: zeros(layer.weight.shape, { dtype: i8 }),
       weightScale: zeros([outputs]),
       inputScale: zeros([]),
+      outputScale: Object.hasOwn(tensors, `${name}.outputScale`) ? zeros([]) : undefined,
       bias: Object.hasOwn(tensors, `${name}.bias`) ? zeros([outputs]) : undefined,
     };
     layers.set(name, new QuantizedLayer(layer, bytes));

@@ -22,7 +22,7 @@ import { fakeQuantize } from '../tensor/functional-quantization.js';
 import { noGrad } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { foldsOf } from './fold.js';
-import { LARGEST, productOf, type QuantizableLayer, scaleOf } from './layers.js';
+import { LARGEST, type LayerScales, productOf, type QuantizableLayer, scaleOf } from './layers.js';
 import { quantizableLayers, quantizedBy } from './quantize.js';
 import type { QuantizedModule } from './quantized-module.js';
 import { type Forward, withForwards } from './replace.js';
@@ -106,14 +106,14 @@ export class QatModule extends Module {
    */
   async quantize(example: Tensor): Promise<QuantizedModule> {
     requireArgument('quantize', 'example', example, aTensor);
-    const scales = new Map<string, number>();
+    const scales = new Map<string, LayerScales>();
     for (const [name, range] of Object.entries(this.ranges)) {
       const value = await range.item();
       if (value === 0)
         throw new ArgumentError(
           `[quantize] the range of the inputs of '${name}' is not known: train the module first, in training mode.`,
         );
-      scales.set(name, scaleOf(value));
+      scales.set(name, { input: scaleOf(value), output: undefined });
     }
     const { model } = this;
     const folds = evaluating(model, () =>

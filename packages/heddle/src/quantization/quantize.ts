@@ -17,9 +17,17 @@ import { noGrad } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { batchesOf, type LabeledBatch, type QuantizationBatches } from './batches.js';
 import { type Folds, foldedWeights, foldsOf } from './fold.js';
-import { bytesOf, isQuantizable, type QuantizableLayer, QuantizedLayer, scaleOf } from './layers.js';
+import {
+  bytesOf,
+  isQuantizable,
+  type LayerScales,
+  type QuantizableLayer,
+  QuantizedLayer,
+  scaleOf,
+} from './layers.js';
 import { type CalibrationMethod, Magnitudes, rangeOf } from './observe.js';
 import { QuantizedModule } from './quantized-module.js';
+import { addedLayers } from './sums.js';
 
 /** Options of `quantize`. */
 export interface ModuleQuantizationOptions {
@@ -66,7 +74,8 @@ export function quantizableLayers(
 /**
  * A trained model with 8-bit weights and activations. Each `Linear` and `Conv2d` rounds its weights to i8, symmetrically and with a
  * scale for each output, and its inputs to i8 with one scale, which is taken from the inputs that `batches` bring it. Batch norms
- * behind such layers are folded into their weights; everything between is computed in floating point. The model stays as it is.
+ * behind such layers are folded into their weights; everything between is computed in floating point. Of two layers whose results are
+ * added the later one rounds its result as well. The model stays as it is.
  * @param model is called in evaluation mode
  * @param batches some hundred examples of the training data, as the model takes them
  * @example
@@ -91,41 +100,46 @@ export async function quantize(
   const { method = 'percentile', percentile = 99.99, perChannel = true, keep = [] } = options;
   const layers = quantizableLayers('quantize', model, keep);
   const examples = await batchesOf('quantize', batches);
-  const seen = await observe(model, layers, examples);
-  const scales = new Map(
-    [...seen].map(([name, magnitudes]) => [name, scaleOf(rangeOf(magnitudes, method, percentile))] as const),
-  );
   const folds = evaluating(model, () => noGrad(() => foldsOf(model, () => run(model, examples[0]!))));
+  const seen = await observe(model, layers, folds, examples);
+  const ofRange = (magnitudes: Magnitudes): number => scaleOf(rangeOf(magnitudes, method, percentile));
+  const scales = new Map(
+    [...seen].map(([name, { input, output }]) => {
+      return [name, { input: ofRange(input), output: output && ofRange(output) }] as const;
+    }),
+  );
   return quantizedBy(model, layers, folds, scales, perChannel);
 }
 
 const run = (model: Module, { inputs }: LabeledBatch): unknown =>
   (model.forward as (x: Tensor) => unknown)(inputs);
 
-/** The magnitudes of each layer's inputs, over all batches. @throws ArgumentError for a layer that is never called */
+/** Of a layer's inputs, and of its outputs where they are rounded as well. */
+interface Seen {
+  readonly input: Magnitudes;
+  readonly output: Magnitudes | undefined;
+}
+
+/** The magnitudes of what layers round, over all batches. @throws ArgumentError for a layer that is never called */
 async function observe(
   model: Module,
   layers: ReadonlyMap<string, QuantizableLayer>,
+  folds: Folds,
   batches: readonly LabeledBatch[],
-): Promise<Map<string, Magnitudes>> {
-  const seen = new Map<string, Magnitudes>();
+): Promise<Map<string, Seen>> {
+  const seen = new Map<string, Seen>();
   for (const batch of batches) {
-    const inputs: (readonly [string, Tensor])[] = [];
-    const hooks = [...layers].map(([name, layer]) =>
-      layer.registerForwardPreHook((_, [x]) => {
-        inputs.push([name, x as Tensor]);
-        return undefined;
-      }),
-    );
-    try {
-      evaluating(model, () => noGrad(() => run(model, batch)));
-    } finally {
-      for (const hook of hooks) hook.remove();
-    }
+    const { inputs, outputs, result } = called(model, layers, folds, batch);
+    const added = addedLayers(result, outputs);
     for (const [name, x] of inputs) {
-      const magnitudes = seen.get(name) ?? new Magnitudes();
+      const output = added.has(name) ? new Magnitudes() : undefined;
+      const magnitudes = seen.get(name) ?? { input: new Magnitudes(), output };
       seen.set(name, magnitudes);
-      magnitudes.add(await x.data(), name);
+      magnitudes.input.add(await x.data(), name);
+    }
+    for (const [name, y] of outputs) {
+      const { output } = seen.get(name)!;
+      output?.add(await y.data(), name);
     }
   }
   const unseen = [...layers.keys()].filter((name) => !seen.has(name));
@@ -136,12 +150,39 @@ async function observe(
   return seen;
 }
 
-/** @internal The model with these scales of its layers' inputs. */
+/** What the layers of a model take and give, in the order of their calls, batch norms folded into them included. */
+function called(
+  model: Module,
+  layers: ReadonlyMap<string, QuantizableLayer>,
+  folds: Folds,
+  batch: LabeledBatch,
+) {
+  const inputs: (readonly [string, Tensor])[] = [];
+  const outputs: (readonly [string, Tensor])[] = [];
+  const hooks = [...layers].flatMap(([name, layer]) => [
+    layer.registerForwardPreHook((_, [x]) => {
+      inputs.push([name, x as Tensor]);
+      return undefined;
+    }),
+    (folds.get(layer) ?? layer).registerForwardHook((_, __, y) => {
+      outputs.push([name, y as Tensor]);
+      return undefined;
+    }),
+  ]);
+  try {
+    const result = evaluating(model, () => noGrad(() => run(model, batch)));
+    return { inputs, outputs, result };
+  } finally {
+    for (const hook of hooks) hook.remove();
+  }
+}
+
+/** @internal The model with these scales of its layers. */
 export async function quantizedBy(
   model: Module,
   layers: ReadonlyMap<string, QuantizableLayer>,
   folds: Folds,
-  scales: ReadonlyMap<string, number>,
+  scales: ReadonlyMap<string, LayerScales>,
   perChannel: boolean,
 ): Promise<QuantizedModule> {
   const made = new Map<string, QuantizedLayer>();

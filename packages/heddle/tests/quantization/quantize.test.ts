@@ -143,6 +143,41 @@ test('what is added to the result of layers is added as the bytes that they took
   assert.notDeepEqual(await made.sum.data(), await exact.data(), 'the rounding is seen');
 });
 
+test('of two layers whose results are added the later one rounds its result, unless others read it', async () => {
+  class Sums extends nn.Module {
+    inner = new nn.Conv2d(2, 3, 3, { padding: 1 });
+    beside = new nn.Conv2d(2, 3, 1, { bias: false });
+    norm = new nn.BatchNorm2d(3);
+    one = new nn.Conv2d(3, 3, 1);
+    other = new nn.Conv2d(3, 3, 1);
+    forward(x: Tensor): { readonly sum: Tensor; readonly shown: Tensor; readonly other: Tensor } {
+      const sum = relu(this.inner.forward(x).add(this.norm.forward(this.beside.forward(x))));
+      const other = this.other.forward(sum);
+      return { sum, shown: this.one.forward(sum).add(other), other };
+    }
+  }
+  const model = new Sums();
+  model.norm.runningVar.assign(tensor([4, 1, 0.25]));
+  const x = randn([4, 2, 5, 5]);
+  const quantized = await quantize(model, [x, x.mul(2)], { method: 'minmax' });
+  const rounding = [...quantized.layers].filter(([, { outputScale }]) => outputScale).map(([name]) => name);
+  assert.deepEqual(rounding, ['beside']);
+  assert.ok(Object.hasOwn(quantized.stateDict(), 'beside.outputScale'));
+  const { inner, beside } = Object.fromEntries(quantized.layers);
+  const scale = beside!.outputScale!;
+  // The range is that of the batch norm's result, over all batches.
+  const seen = model
+    .eval()
+    .norm.forward(model.beside.forward(x.mul(2)))
+    .abs()
+    .max();
+  assert.ok(Math.abs((await seen.item()) / (127 * (await scale.item())) - 1) < 1e-5);
+  const y = beside!.forward(x);
+  assert.deepEqual(await y.data(), await dequantizeLinear(quantizeLinear(y, scale), scale).data());
+  const made = quantized.forward(x) as unknown as { readonly sum: Tensor };
+  assert.deepEqual(await made.sum.data(), await relu(inner!.forward(x).add(y)).data());
+});
+
 test('layers in keep stay in floating point, those of a module with it', async () => {
   const model = new nn.Sequential(new nn.Linear(4, 8), new nn.Sequential(new nn.ReLU(), new nn.Linear(8, 2)));
   const x = randn([32, 4]);
