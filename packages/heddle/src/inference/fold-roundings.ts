@@ -5,7 +5,7 @@
  *   (sums · f + t) / s = sums · (f / s) + t / s        max(x, 0) / s = max(x / s, 0)
  *
  * so that a kernel which stores bytes computes nothing for it. No layer is searched for: the factor goes through whatever is
- * homogeneous.
+ * homogeneous. What becomes a sum with a product is a fused multiply-add.
  */
 import { topological } from '../core/node.js';
 import * as b from '../graph/build.js';
@@ -84,6 +84,13 @@ class Factors {
     return this.#absorbed(x, factor) ?? b.mul(x, factor);
   }
 
+  #sum(x: GraphNode, y: GraphNode): GraphNode {
+    const isProduct = (node: GraphNode): boolean =>
+      node.op === 'map' && argOf(node, 'map').op === 'mul' && !this.#isConstant(node);
+    if (isProduct(x)) return b.map('fma', ...x.src, y);
+    return isProduct(y) ? b.map('fma', ...y.src, x) : b.add(x, y);
+  }
+
   #isConstant(node: GraphNode): boolean {
     return this.#constants.has(node) || (!node.isLeaf && node.src.every((s) => this.#isConstant(s)));
   }
@@ -105,7 +112,8 @@ class Factors {
       const src = x.src.map((s) => this.#absorbed(s, factor));
       // Of one source at least that is no constant: of others it is a product.
       if (!src.some((s, i) => s && !isConstant[i])) return undefined;
-      return b.map(op as ScalarOp, ...src.map((s, i) => s ?? b.mul(x.src[i]!, factor)));
+      const [left, right] = src.map((s, i) => s ?? b.mul(x.src[i]!, factor)) as [GraphNode, GraphNode];
+      return op === 'add' ? this.#sum(left, right) : b.map(op as ScalarOp, left, right);
     }
     // A product takes it in one of its sources, a quotient in what is divided.
     const places = op === 'mul' ? [0, 1] : op === 'div' ? [0] : [];
