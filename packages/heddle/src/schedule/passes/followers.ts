@@ -34,8 +34,21 @@ function joinedTo(
 ): { readonly plan: Partition; readonly group: Group } | undefined {
   const [made, ...besides] = host.roots as [GraphNode, ...GraphNode[]];
   if (host.reduction || (host.call ? !host.call.choice.finishes : !reduces(made, stored))) return undefined;
-  const readers = groups.filter((g) => g !== host && readsOfGroup(g, stored).has(made));
-  const followers = new Set(readers.filter((g) => follows(g, host, groups, stored, model)));
+  const readersOf = (node: GraphNode, by: Group): Group[] =>
+    groups.filter((g) => g !== by && readsOfGroup(g, stored).has(node));
+  const readers = readersOf(made, host);
+  // Another kernel may do it as well, and then store none of its own result, which has more bytes.
+  const hasLarger = (group: Group): boolean =>
+    groups.some((other) => {
+      const [larger] = other.roots as [GraphNode];
+      const isHost = other.call?.choice.finishes === true && other.roots.length === 1 && !isRoot.has(larger);
+      if (!isHost || larger.dtype.bytes <= made.dtype.bytes) return false;
+      const [only, another] = readersOf(larger, other);
+      return only === group && !another && follows(group, other, groups, stored, model);
+    });
+  const followers = new Set(
+    readers.filter((g) => follows(g, host, groups, stored, model) && !(host.call && hasLarger(g))),
+  );
   if (followers.size === 0) return undefined;
   const joined = [...followers].flatMap((g) => g.roots);
   // Most hand-written kernels store elements of the op's dtype: what takes the place of `made` has it too.
