@@ -27,6 +27,13 @@ const inverse = (order: Order): number[] => order.map((_, axis) => order.indexOf
 const isAsItWas = (order: Order): boolean => order.every((axis, i) => axis === i);
 const permuted = <T>(values: readonly T[], order: Order): T[] => order.map((axis) => values[axis]!);
 
+/** permute(x, order): in another shape where only dimensions of size 1 change places, so that nothing moves in memory. */
+function moved(x: GraphNode, order: Order): GraphNode {
+  const longer = order.filter((axis) => x.shape[axis] !== 1);
+  const isInPlace = longer.every((axis, i) => i === 0 || longer[i - 1]! < axis);
+  return isInPlace ? b.reshape(x, permuted(x.shape, order)) : b.permute(x, order);
+}
+
 /** Values that cost nothing in any order: they are made where they are used, or of few. */
 const isAnywhere = (node: GraphNode): boolean =>
   !node.isLeaf && (node.op === 'full' || node.op === 'iota' || node.op === 'expand');
@@ -125,7 +132,7 @@ class Orders {
     const ordered = this.#ordered.get(node);
     if (!ordered) return this.#plain.get(node)!;
     this.#convert(node);
-    return b.permute(ordered.values, inverse(ordered.order));
+    return moved(ordered.values, inverse(ordered.order));
   }
 
   #remade(node: GraphNode): GraphNode {
@@ -238,7 +245,7 @@ class Orders {
           if (depth < DEEPEST) return this.#mapped(node, order, depth + 1);
       }
     this.#convert(node);
-    return b.permute(this.#asIs(node), order);
+    return moved(this.#asIs(node), order);
   }
 
   #convert(node: GraphNode): void {

@@ -12,6 +12,7 @@ import {
   device,
   f32,
   i32,
+  linear,
   manualSeed,
   maxPool2d,
   nn,
@@ -127,6 +128,17 @@ test('weights that are constant are converted once: they keep no convolution fro
   assert.equal(before!.launches.length, 2);
   const names = launches.flatMap(({ work }) => ('kernel' in work ? [work.kernel.name] : []));
   assert.equal(names.filter((name) => /^conv2dWarpgroups/.test(name)).length, 2, names.join());
+});
+
+test('where only dimensions of size 1 change places nothing moves: one launch takes the mean and rounds it', () => {
+  const of = (...shape: number[]): Tensor => randn(shape).cast(bf16).realize() as unknown as Tensor;
+  const [x, first, second, last] = [of(1, 64, 7, 7), of(64, 64, 3, 3), of(64, 64, 3, 3), of(16, 64)] as const;
+  const mean = conv2d(relu(conv2d(x, first)), second).mean([2, 3]);
+  const { launches } = schedule([linear(mean, last).node], SIM_TARGET, { constants: new Set([1, 2, 3]) });
+  const names = launches.flatMap(({ work }) => ('kernel' in work ? [work.kernel.name] : []));
+  const behind = names.slice(names.findLastIndex((name) => name.startsWith('conv2d')) + 1);
+  const product = behind.findIndex((name) => name.startsWith('matmulBf16'));
+  assert.equal(behind.slice(0, product).filter((name) => !name.endsWith('Sum')).length, 1, names.join());
 });
 
 test('without such a library few channels keep their order, and many are convolved by own kernels', () => {
