@@ -52,6 +52,25 @@ test('a file gives another model of the architecture what the quantized one comp
   assert.ok(report.layers.every(({ name }) => ['conv', 'conv2', 'fc'].includes(name)));
 });
 
+test('a layer that rounds its result does so from a file', async () => {
+  class Sum extends nn.Module {
+    inner = new nn.Conv2d(1, 4, 3, { padding: 1 });
+    beside = new nn.Conv2d(1, 4, 1);
+    forward(x: Tensor): Tensor {
+      return relu(this.inner.forward(x).add(this.beside.forward(x)));
+    }
+  }
+  const made = await quantize(new Sum(), [x]);
+  const path = join(folder, 'sum.safetensors');
+  await made.save(path);
+  const loaded = await loadQuantized(new Sum(), path);
+  const scaleOf = async (model: typeof made): Promise<number> =>
+    await model.layers.get('beside')!.outputScale!.item();
+  assert.equal(await scaleOf(loaded), await scaleOf(made));
+  assert.equal(loaded.layers.get('inner')!.outputScale, undefined);
+  assert.deepEqual(await loaded.forward(x).data(), await made.forward(x).data());
+});
+
 test('it is compiled, saved as an engine and loaded', async () => {
   const expected = await quantized.forward(x).data();
   const options = { shapes: [[1, 8, 8]], batchSizes: [32], precision: 'int8' } as const;
