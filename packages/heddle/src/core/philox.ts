@@ -14,10 +14,18 @@ export type PhiloxKey = readonly [number, number];
 export type PhiloxCounter = readonly [number, number, number, number];
 
 /**
- * The upper 32 bits of the 64-bit product of two u32, whose lower ones are `low`. The product as an f64 is off by 2^10 at
- * most, which is nothing beside 2^32: rounding finds the right one.
+ * The upper 32 bits of the 64-bit product of two u32, from the products of their halves. In integers: every round waits for
+ * the one before it, and an f64 takes several times as long.
  */
-const multiplyHigh = (a: number, b: number, low: number): number => ((a * b - low) * 2 ** -32 + 0.5) >>> 0;
+function multiplyHigh(a: number, b: number): number {
+  const aHigh = a >>> 16;
+  const aLow = a & 0xffff;
+  const bHigh = b >>> 16;
+  const bLow = b & 0xffff;
+  const middle = (Math.imul(aHigh, bLow) + (Math.imul(aLow, bLow) >>> 16)) | 0;
+  const carry = (Math.imul(aLow, bHigh) + (middle & 0xffff)) | 0;
+  return (Math.imul(aHigh, bHigh) + (middle >>> 16) + (carry >>> 16)) | 0;
+}
 
 /** The four u32 of block `counter` of the stream `key`. */
 export function philox4x32(counter: PhiloxCounter, key: PhiloxKey): [number, number, number, number] {
@@ -32,16 +40,16 @@ function drawBlock(
   ...[c0, c1, c2, c3, k0, k1]: [number, number, number, number, number, number]
 ): void {
   for (let round = 0; round < ROUNDS; round++) {
-    const low0 = Math.imul(MULTIPLIER_0, c0) >>> 0;
-    const high0 = multiplyHigh(MULTIPLIER_0, c0, low0);
-    const low1 = Math.imul(MULTIPLIER_1, c2) >>> 0;
-    const high1 = multiplyHigh(MULTIPLIER_1, c2, low1);
-    c0 = (high1 ^ c1 ^ k0) >>> 0;
+    const low0 = Math.imul(MULTIPLIER_0, c0);
+    const high0 = multiplyHigh(MULTIPLIER_0, c0);
+    const low1 = Math.imul(MULTIPLIER_1, c2);
+    const high1 = multiplyHigh(MULTIPLIER_1, c2);
+    c0 = high1 ^ c1 ^ k0;
     c1 = low1;
-    c2 = (high0 ^ c3 ^ k1) >>> 0;
+    c2 = high0 ^ c3 ^ k1;
     c3 = low0;
-    k0 = (k0 + WEYL_0) >>> 0;
-    k1 = (k1 + WEYL_1) >>> 0;
+    k0 = (k0 + WEYL_0) | 0;
+    k1 = (k1 + WEYL_1) | 0;
   }
   into[0] = c0;
   into[1] = c1;
@@ -98,9 +106,12 @@ export class PhiloxStream {
 
   /** A whole number from 0 to `bound` − 1, each equally likely. `bound` is at most 2^32. */
   below(bound: number): number {
-    const limit = 2 ** 32 - (2 ** 32 % bound);
     let word = this.next();
-    while (word >= limit) word = this.next();
+    // Every multiple of `bound` up to 2^32 is the end of a full round of results: only words close to 2^32 can be past the last.
+    if (word > 2 ** 32 - bound) {
+      const limit = 2 ** 32 - (2 ** 32 % bound);
+      while (word >= limit) word = this.next();
+    }
     return word % bound;
   }
 

@@ -13,12 +13,17 @@ export function shuffle<A extends Uint32Array>(items: A, random: PhiloxStream): 
   return items;
 }
 
-/** The numbers 0 to `length` − 1 in a random order. */
-export function shuffled(length: number, random: PhiloxStream): Uint32Array {
+/** The numbers 0 to `length` − 1. */
+export function inOrder(length: number): Uint32Array {
   const order = new Uint32Array(length);
+  // By index: the array's own `from` takes several times as long.
   for (let i = 0; i < length; i++) order[i] = i;
-  return shuffle(order, random);
+  return order;
 }
+
+/** The numbers 0 to `length` − 1 in a random order. */
+export const shuffled = (length: number, random: PhiloxStream): Uint32Array =>
+  shuffle(inOrder(length), random);
 
 /** The places of each label that occurs, by label. @throws ArgumentError unless labels are integers from 0 */
 export function groupsOf(op: string, labels: ArrayLike<number>): Uint32Array[] {

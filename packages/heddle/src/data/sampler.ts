@@ -12,7 +12,7 @@ import {
 } from '../core/arguments.js';
 import { ArgumentError } from '../core/errors.js';
 import type { PhiloxStream } from '../core/philox.js';
-import { classOrder, groupsOf, shuffle, shuffled } from './order.js';
+import { classOrder, groupsOf, inOrder, shuffle, shuffled } from './order.js';
 
 /** Chooses the examples of an epoch: an option of a `Loader`. Implement it to choose them in a way of your own. */
 export interface Sampler {
@@ -46,7 +46,7 @@ export class SequentialSampler implements Sampler {
 
   /** 0, 1, 2, … */
   order(): Uint32Array {
-    return Uint32Array.from({ length: this.length }, (_, i) => i);
+    return inOrder(this.length);
   }
 }
 
