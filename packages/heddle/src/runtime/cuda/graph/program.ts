@@ -113,7 +113,8 @@ export class CudaProgram implements Program {
   }
 
   #launchGraphs(times: number): void {
-    const most = Math.max(1, Math.floor(MOST_NODES / this.plan.length));
+    // A power of two, as the numbers of runs often are: none is left over then.
+    const most = 2 ** Math.max(0, Math.floor(Math.log2(MOST_NODES / this.plan.length)));
     const copies = Math.min(times, most);
     const graph = this.#graphOf(copies);
     for (let left = times; left >= copies; left -= copies) graph.launch();
