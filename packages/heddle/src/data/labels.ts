@@ -10,10 +10,13 @@ export function requireClasses(
   classes: number,
   example: (place: number) => string = (place) => `example ${place}`,
 ): void {
-  const wrong = labels.findIndex((label) => label < 0 || label >= classes);
-  if (wrong >= 0)
+  // By index: `findIndex` takes several times as long.
+  for (let place = 0; place < labels.length; place++) {
+    const label = labels[place]!;
+    if (label >= 0 && label < classes) continue;
     throw new DataError(
-      `label ${labels[wrong]} of ${example(wrong)} is outside the classes: expected 0 to ${classes - 1}. ` +
+      `label ${label} of ${example(place)} is outside the classes: expected 0 to ${classes - 1}. ` +
         'Check the labels, or the number of classes.',
     );
+  }
 }
