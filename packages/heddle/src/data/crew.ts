@@ -10,7 +10,10 @@ export interface WorkerEpoch extends Pick<EpochSource, 'order' | 'onError'> {
   /** What the examples' random numbers are drawn from. */
   readonly seed: number;
   readonly epoch: number;
-  /** In shared memory. */
+}
+
+/** The slots of the epochs to come, in shared memory. */
+export interface WorkerSlots {
   readonly slots: readonly BatchSlot[];
 }
 
@@ -19,7 +22,7 @@ export interface WorkerJob extends BatchJob {
   readonly slot: number;
 }
 
-export type WorkerMessage = WorkerEpoch | WorkerJob;
+export type WorkerMessage = WorkerSlots | WorkerEpoch | WorkerJob;
 
 /** What a worker answers: it has made the batch, or why it has not. */
 export interface WorkerAnswer {
@@ -73,10 +76,15 @@ export class Crew implements BatchMaker {
     return !this.#isBusy && !this.#failure;
   }
 
-  begin(epoch: WorkerEpoch): void {
+  begin(epoch: WorkerEpoch, slots: readonly BatchSlot[]): void {
     this.#isBusy = true;
-    this.slots = epoch.slots;
-    for (const worker of this.#workers) worker.postMessage(epoch);
+    if (slots !== this.slots) this.#tell({ slots });
+    this.slots = slots;
+    this.#tell(epoch);
+  }
+
+  #tell(message: WorkerSlots | WorkerEpoch): void {
+    for (const worker of this.#workers) worker.postMessage(message);
   }
 
   make(job: BatchJob, slot: number): Promise<MadeReport> {

@@ -13,7 +13,7 @@ import { ArgumentError } from '../core/errors.js';
 import { PhiloxStream } from '../core/philox.js';
 import { sizeOf } from '../core/shape.js';
 import { tensor } from '../tensor/create.js';
-import { reclaim } from '../tensor/modes.js';
+import { type MemoryKind, reclaim } from '../tensor/modes.js';
 import { type Batch, type BatchSpan, spanOf } from './batch.js';
 import type { Batched } from './batched.js';
 import { Crew, requireWorkers } from './crew.js';
@@ -23,6 +23,7 @@ import type { BatchJob, BatchSlot } from './fill.js';
 import { type BatchMaker, prefetch, ThisThread } from './prefetch.js';
 import { aSampler, RandomSampler, type Sampler, SequentialSampler } from './sampler.js';
 import { type BatchRows, orderOfShard, rowsOf, type Shard, WHOLE } from './shard.js';
+import { NEW_SLOTS, type SlotSize, type Slots } from './slots.js';
 import { DataStream } from './stream.js';
 import { examplesAt, type TensorBatch, TensorDataset } from './tensor-dataset.js';
 
@@ -96,6 +97,8 @@ export interface SpanOptions {
   readonly most: number;
   /** Inputs as `Dataset.bytes` gives them. */
   readonly bytes: boolean;
+  /** Where batches are made. Default: in memory that is new in every epoch. */
+  readonly slots?: Slots;
   /** Is told how long it took to make so many batches. */
   readonly made?: (batches: number, milliseconds: number) => void;
 }
@@ -139,6 +142,8 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
   readonly #onError: 'throw' | 'skip';
   readonly #skipped = new Map<number, string>();
   #crew: Crew | undefined;
+  /** Of the epoch to come, if it has been made ahead. */
+  #nextOrder: { readonly epoch: number; readonly order: Uint32Array } | undefined;
 
   /** @throws ArgumentError if an option is outside its range, or the dataset cannot be used with workers */
   constructor(dataset: D, options: LoaderOptions) {
@@ -216,7 +221,17 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
 
   /** @internal The examples of an epoch that this shard has, batch after batch. */
   ownOrder(epoch: number): Uint32Array {
+    const next = this.#nextOrder;
+    this.#nextOrder = undefined;
+    if (next?.epoch === epoch) return next.order;
     return orderOfShard(this.#shard, this.order(epoch), this.batchSize, this.examples);
+  }
+
+  /** @internal Make the order of an epoch ahead, unless a sampler of the user's may change its mind until then. */
+  makeOrder(epoch: number): void {
+    if (this.#options.sampler) return;
+    const order = this.ownOrder(epoch);
+    this.#nextOrder = { epoch, order: this.#workers > 0 ? shared(order) : order };
   }
 
   /** With `onError: 'skip'`, the examples that could not be read so far, by their index, and why. */
@@ -261,7 +276,7 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
       }
       return;
     }
-    const slot = this.#slot(dataset, ArrayBuffer);
+    const [slot] = NEW_SLOTS.take(1, this.#slotSize(dataset), ArrayBuffer) as [BatchSlot];
     const random = new EpochRandom(this.seed, epoch);
     for (const job of jobs) {
       const written = dataset.batchInto(examplesOf(job), slot.inputs as Float32Array, slot.labels, random);
@@ -285,10 +300,16 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
   /** @internal The batches of the next epoch, several of them side by side where that is asked for. */
   async *spans(options: SpanOptions = ONE_BY_ONE): AsyncGenerator<BatchSpan, void, undefined> {
     const epoch = this.epoch++;
-    const jobs = this.#jobs(this.#begin(), options.together);
-    yield* prefetch(jobs, this.#maker(epoch, options), ({ skipped, milliseconds }, { size }) => {
-      for (const [example, reason] of skipped) this.#skipped.set(example, reason);
-      options.made?.(Math.ceil(size / this.rows.full), milliseconds);
+    const { together, made, slots = NEW_SLOTS } = options;
+    const jobs = this.#jobs(this.#begin(), together);
+    const most = Math.min(this.#prefetch + 1, this.length);
+    yield* prefetch(this.#maker(epoch, options, most), {
+      ...{ jobs, most },
+      free: (slot) => slots.free(slot),
+      told: ({ skipped, milliseconds }, { size }) => {
+        for (const [example, reason] of skipped) this.#skipped.set(example, reason);
+        made?.(Math.ceil(size / this.rows.full), milliseconds);
+      },
     });
   }
 
@@ -301,23 +322,21 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
   }
 
   /** What makes batches: workers if there are any, else this thread. */
-  #maker(epoch: number, options: SpanOptions): BatchMaker {
+  #maker(epoch: number, options: SpanOptions, most: number): BatchMaker {
     const dataset = this.dataset as Dataset;
-    const count = Math.min(this.#prefetch + 1, this.length);
+    const { slots = NEW_SLOTS } = options;
     const { seed } = this;
     const onError = this.#onError;
     const order = this.ownOrder(epoch);
-    const slotsIn = (memory: SlotMemory): BatchSlot[] =>
-      Array.from({ length: count }, () => this.#slot(dataset, memory, options));
+    const slotsIn = (memory: MemoryKind): readonly BatchSlot[] =>
+      slots.take(most + slots.spare, this.#slotSize(dataset, options), memory);
     if (this.#workers === 0)
       return new ThisThread(
         { dataset, order, random: new EpochRandom(seed, epoch), onError },
         slotsIn(ArrayBuffer),
       );
-    const crew = this.#freeCrew(dataset, Math.min(this.#workers, count));
-    const shared = new Uint32Array(new SharedArrayBuffer(order.byteLength));
-    shared.set(order);
-    crew.begin({ seed, epoch, order: shared, onError, slots: slotsIn(SharedArrayBuffer) });
+    const crew = this.#freeCrew(dataset, Math.min(this.#workers, most));
+    crew.begin({ seed, epoch, order: shared(order), onError }, slotsIn(SharedArrayBuffer));
     return crew;
   }
 
@@ -335,13 +354,9 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
   }
 
   /** Room for the largest batch there is, or for several. */
-  #slot(dataset: Dataset, memory: SlotMemory, { most, bytes } = ONE_BY_ONE): BatchSlot {
+  #slotSize({ inputShape }: Dataset, { most, bytes } = ONE_BY_ONE): SlotSize {
     const examples = Math.min(most * this.rows.full, this.sampler.length);
-    const values = examples * sizeOf(dataset.inputShape);
-    return {
-      inputs: bytes ? new Uint8Array(new memory(values)) : new Float32Array(new memory(4 * values)),
-      labels: new Int32Array(new memory(4 * examples)),
-    };
+    return { examples, features: sizeOf(inputShape), bytes };
   }
 
   /** The batch that an iteration begins with; the next one begins with the first. */
@@ -365,7 +380,13 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
   }
 }
 
-type SlotMemory = typeof ArrayBuffer | typeof SharedArrayBuffer;
+/** An order that threads read together. */
+function shared(order: Uint32Array): Uint32Array {
+  if (order.buffer instanceof SharedArrayBuffer) return order;
+  const copy = new Uint32Array(new SharedArrayBuffer(order.byteLength));
+  copy.set(order);
+  return copy;
+}
 
 /** @throws ArgumentError unless a sampler has chosen so many examples of a data set of `examples` */
 function requireOrder(order: unknown, length: number, examples: number): void {

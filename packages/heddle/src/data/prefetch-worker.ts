@@ -21,11 +21,10 @@ const answerTo = async (job: WorkerJob): Promise<WorkerAnswer> => {
 
 // A batch that is made asynchronously lets the next one begin.
 parentPort!.on('message', async (message: WorkerMessage) => {
-  if ('slot' in message) {
-    parentPort!.postMessage(await answerTo(message));
-    return;
+  if ('slot' in message) parentPort!.postMessage(await answerTo(message));
+  else if ('slots' in message) slots = message.slots;
+  else {
+    const { seed, epoch, order, onError } = message;
+    source = { dataset, order, onError, random: new EpochRandom(seed, epoch) };
   }
-  const { seed, epoch, order, onError } = message;
-  source = { dataset, order, onError, random: new EpochRandom(seed, epoch) };
-  slots = message.slots;
 });

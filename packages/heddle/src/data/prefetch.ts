@@ -3,7 +3,7 @@ import { reclaim } from '../tensor/modes.js';
 import { type BatchSpan, spanOf } from './batch.js';
 import { type BatchJob, type BatchSlot, type EpochSource, fill, type MadeReport } from './fill.js';
 
-/** Makes batches, as many at a time as it has slots. */
+/** Makes batches. */
 export interface BatchMaker {
   readonly slots: readonly BatchSlot[];
   /** Make a batch in one of the slots. @returns what is told of it, when it is there */
@@ -20,19 +20,30 @@ interface Underway {
   readonly made: Promise<MadeReport>;
 }
 
+interface PrefetchOptions {
+  /** Are asked for one when there is a slot for it. */
+  readonly jobs: Iterator<BatchJob>;
+  /** How many batches are under way or in use, at most. */
+  readonly most: number;
+  /** Resolves when a slot can be used again. */
+  readonly free: (slot: BatchSlot) => Promise<void> | undefined;
+  /** Is told of each batch when it is there. */
+  readonly told: (report: MadeReport, job: BatchJob) => void;
+}
+
 /**
- * The batches of an epoch in order. A slot is used again when the consumer asks for the batch after the one in it, so that
- * no more are under way than there are slots. However the iteration ends, nothing of it is left running.
- * @param jobs is asked for a job when there is a slot for it
- * @param told is told of each batch when it is there
+ * The batches of an epoch in order. Slots take turns. The next batch is begun when the consumer asks for the one after that
+ * which it has. However the iteration ends, nothing of it is left running.
  */
 export async function* prefetch(
-  jobs: Iterator<BatchJob>,
   maker: BatchMaker,
-  told: (report: MadeReport, job: BatchJob) => void,
+  { jobs, most, free, told }: PrefetchOptions,
 ): AsyncGenerator<BatchSpan, void, undefined> {
   const underway: Underway[] = [];
-  const start = (slot: number): void => {
+  let turn = 0;
+  const start = async (): Promise<void> => {
+    const slot = turn++ % maker.slots.length;
+    await free(maker.slots[slot]!);
     const { value: job, done } = jobs.next();
     if (done) return;
     const made = maker.make(job, slot);
@@ -42,12 +53,12 @@ export async function* prefetch(
   };
   let isDone = false;
   try {
-    for (let slot = 0; slot < maker.slots.length; slot++) start(slot);
+    for (let i = 0; i < most; i++) await start();
     for (let first = underway.shift(); first; first = underway.shift()) {
       const { job, slot, made } = first;
       told(await maker.wait(made), job);
       yield spanOf(job.index, job.size, maker.slots[slot]!);
-      start(slot);
+      await start();
     }
     isDone = true;
   } finally {

@@ -100,6 +100,19 @@ export interface MemoryReport {
   readonly holders: readonly { readonly label: string; readonly bytes: number; readonly buffers: number }[];
 }
 
+/** Of one thread, or of several. */
+export type MemoryKind = typeof ArrayBuffer | typeof SharedArrayBuffer;
+
+/** Memory of the host that a device copies from by itself. */
+export interface HostMemory {
+  readonly buffer: ArrayBufferLike;
+  /** Where in `buffer` it begins. */
+  readonly offset: number;
+  /** Resolves when what was written from it has been read: it may be overwritten then. Undefined if that is so already. */
+  sent(): Promise<void> | undefined;
+  dispose(): void;
+}
+
 /** What a user is told of a device that is in use. */
 export interface DeviceInfo {
   /** As `useDevice` takes it: cpu, sim, cuda, cuda:1… */
@@ -113,8 +126,12 @@ export interface Device extends DeviceInfo {
   /** @throws OutOfMemoryError saying how much was asked, held, and by what. Contents are undefined. */
   allocate(bytes: number, label: string): DeviceBuffer;
   free(buffer: DeviceBuffer): void;
-  /** Copy into a buffer. The source may be reused on return. */
+  /** Copy into a buffer. The source may be reused on return, unless it is in a `HostMemory`. */
   write(buffer: DeviceBuffer, source: Uint8Array, offset?: number): void;
+  /**
+   * Memory of the host from which `write` copies without another copy on the way. Absent, or undefined, where there is none.
+   */
+  openHostMemory?(bytes: number, memory: MemoryKind): HostMemory | undefined;
   /** A copy of a buffer's bytes, once all programs started before have finished. */
   read(buffer: DeviceBuffer, offset?: number, bytes?: number): Promise<Uint8Array>;
   /** A buffer's bytes as they are now, to look at on the spot. Absent where that would mean to wait for the device. */

@@ -6,7 +6,7 @@ import { realize as realizeNodes } from '../engine/realize.js';
 import { currentDevice, useDevice as use } from '../engine/storage.js';
 import { currentTrace } from '../engine/trace.js';
 import { withoutGradients } from '../graph/build.js';
-import type { DeviceInfo, MemoryReport } from '../runtime/device.js';
+import type { DeviceInfo, HostMemory, MemoryKind, MemoryReport } from '../runtime/device.js';
 import { type AnyTensor, requireTensor } from './tensor.js';
 
 /** @internal */
@@ -15,6 +15,7 @@ export { writeFirst } from '../engine/realize.js';
 export { reclaim } from '../engine/storage.js';
 /** @internal */
 export { currentTrace, isFromBefore, noteUseOfGradients } from '../engine/trace.js';
+export type { HostMemory, MemoryKind };
 
 /**
  * Run `body` without recording gradients: no tensor made in it requires one.
@@ -73,6 +74,10 @@ export const realize = (...tensors: readonly AnyTensor[]): void => {
  * ```
  */
 export const memory = (): MemoryReport => currentDevice().memory();
+
+/** @internal Memory of the host that the current device copies from by itself, where it can. */
+export const openHostMemory = (bytes: number, memory: MemoryKind): HostMemory | undefined =>
+  currentDevice().openHostMemory?.(bytes, memory);
 
 /** Graphs compiled, programs run, kernels launched so far. */
 export const engineStats = stats;

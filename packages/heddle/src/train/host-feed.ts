@@ -1,6 +1,7 @@
 /** Batches from the host: several are written to the device at a time, and worked on one after the other. */
 import { sizeOf } from '../core/shape.js';
 import type { Dataset, Loader } from '../data/index.js';
+import { KeptSlots } from '../data/slots.js';
 import { device } from '../tensor/modes.js';
 import { currentWorld } from '../tensor/world.js';
 import { BatchWindow } from './batch-window.js';
@@ -10,6 +11,8 @@ import { type BatchWork, type Chunk, type Feed, type FeedSettings, runsOf } from
 const MOST = 64;
 const BYTES = 4 << 20;
 const MILLISECONDS = 4;
+/** The first ones of an epoch are this part of it: until they are there, the device has nothing to do. */
+const FIRST = 1 / 8;
 
 /** How many batches are written together. On a CPU a launch ends before anything else happens: signals would wait for it. */
 function mostTogether({ dataset, rows, examples }: Loader<Dataset>): number {
@@ -29,6 +32,7 @@ export class HostFeed implements Feed {
   /** Of the last batch, if it is smaller. */
   readonly #rest: BatchWindow | undefined;
   readonly #group: number;
+  readonly #slots = new KeptSlots();
   /** How many batches can be made in the time that they may take. Several ranks must take the same: as many as they may. */
   #pace = currentWorld() ? MOST : 1;
 
@@ -57,28 +61,40 @@ export class HostFeed implements Feed {
     const loader = this.#loader;
     loader.epoch = epoch;
     loader.batch = first;
+    // Half as many as before it: they are there in time where making one takes half as long as the work on it.
+    const inTime = (batch: number): number => Math.max((batch - first) / 2, FIRST * this.#most);
     const spans = loader.spans({
-      together: (batch) => powerOfTwo(Math.min(this.#most, this.#pace, room(batch))),
+      together: (batch) => powerOfTwo(Math.min(this.#most, this.#pace, room(batch), inTime(batch))),
       most: this.#most,
       bytes: loader.dataset.bytes !== undefined,
+      slots: this.#slots,
       made: (batches, milliseconds) => {
         if (currentWorld()) return;
-        // At most twice as many: the first ones may take another time than those after them.
-        this.#pace = Math.min(2 * batches, (batches * MILLISECONDS) / milliseconds);
+        // At most twice as many as before: the first ones may take another time than those after them.
+        this.#pace = Math.min(2 * this.#pace, (batches * MILLISECONDS) / milliseconds);
       },
     });
     const full = Math.floor(loader.examples / loader.batchSize);
+    let isOrdered = false;
     for await (const span of spans) {
       const isRest = span.index === full;
       const window = isRest ? this.#rest! : this.#full!;
       const batches = isRest ? 1 : span.size / loader.rows.full;
       const examples = isRest ? loader.examples % loader.batchSize : batches * loader.batchSize;
       const runs = [...runsOf(span.index, batches, this.#group, loader.length)];
-      yield { batches, examples, run: () => window.run(span, runs) };
+      const run = (): void => {
+        window.run(span, runs);
+        // The device has several launches to go on with now.
+        if (isOrdered || 2 * (span.index + batches) < loader.length) return;
+        loader.makeOrder(epoch + 1);
+        isOrdered = true;
+      };
+      yield { batches, examples, run };
     }
   }
 
   dispose(): void {
+    this.#slots.dispose();
     this.#full?.dispose();
     this.#rest?.dispose();
   }

@@ -18,6 +18,52 @@ test("the generator's published known answers", () => {
   );
 });
 
+/** The rounds in whole numbers of any size. */
+function wholePhilox(counter: readonly number[], key: readonly number[]): number[] {
+  const low = (v: bigint): bigint => v & 0xffffffffn;
+  let [c0, c1, c2, c3] = counter.map(BigInt) as [bigint, bigint, bigint, bigint];
+  let [k0, k1] = key.map(BigInt) as [bigint, bigint];
+  for (let round = 0; round < 10; round++) {
+    const [p0, p1] = [c0 * 0xd2511f53n, c2 * 0xcd9e8d57n];
+    [c0, c1, c2, c3] = [(p1 >> 32n) ^ c1 ^ k0, low(p1), (p0 >> 32n) ^ c3 ^ k1, low(p0)];
+    [k0, k1] = [low(k0 + 0x9e3779b9n), low(k1 + 0xbb67ae85n)];
+  }
+  return [c0, c1, c2, c3].map(Number);
+}
+
+const word = fc.oneof(
+  fc.integer({ min: 0, max: 2 ** 32 - 1 }),
+  fc.constantFrom(0, 0xffff, 2 ** 31, 2 ** 32 - 1),
+);
+
+property(
+  'products are exact for any counter and key',
+  [fc.tuple(word, word, word, word), fc.tuple(word, word)],
+  (counter, key) => {
+    assert.deepEqual(philox4x32(counter, key), wholePhilox(counter, key));
+  },
+);
+
+property(
+  'a number below a bound is the remainder of the first word that leaves all of them as likely',
+  [
+    fc.nat(),
+    fc.oneof(
+      word.map((w) => w + 1),
+      fc.constantFrom(3 * 2 ** 30, 2 ** 31 + 1, 2 ** 32),
+    ),
+  ],
+  (seed, bound) => {
+    const [drawn, words] = [new PhiloxStream(seed), new PhiloxStream(seed)];
+    const limit = Math.floor(2 ** 32 / bound) * bound;
+    for (let i = 0; i < 20; i++) {
+      let next = words.next();
+      while (next >= limit) next = words.next();
+      assert.equal(drawn.below(bound), next % bound);
+    }
+  },
+);
+
 test('a stream reads block after block of its seed', () => {
   const stream = new PhiloxStream(7, 3);
   const words = Array.from({ length: 10 }, () => stream.next());

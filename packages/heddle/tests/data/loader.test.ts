@@ -2,7 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as wait } from 'node:timers/promises';
 import fc from 'fast-check';
+import type { BatchSlot } from '../../src/data/fill.js';
 import { ArrayDataset, type Dataset, Loader, type LoaderOptions } from '../../src/data/index.js';
+import { NEW_SLOTS, type Slots } from '../../src/data/slots.js';
 import { property } from '../property.js';
 import { counting } from './counting-dataset.js';
 import { decoding } from './decoding-dataset.js';
@@ -118,6 +120,61 @@ test("an example's random numbers depend on the seed, the epoch and the example 
     [4, 1],
   ] as const)
     assert.equal(new Set([...first, ...(await drawn(seed, epoch, { batchSize: 4 }))]).size, 60);
+});
+
+test('batches are made in slots that are given, in turn, when they are free', async () => {
+  const taken: BatchSlot[] = [];
+  const copies = new Map<BatchSlot, () => void>();
+  const pending = new Map<BatchSlot, Promise<void>>();
+  const slots: Slots = {
+    spare: 1,
+    take: (count, size, memory) => {
+      if (taken.length === 0) taken.push(...NEW_SLOTS.take(count, size, memory));
+      return taken;
+    },
+    free: (slot) => pending.get(slot),
+  };
+  const loader = new Loader(numbered(12), { batchSize: 2, prefetch: 1 });
+  for (let epoch = 0; epoch < 2; epoch++) {
+    let index = 0;
+    const options = { together: () => 1, most: 1, bytes: false, slots };
+    for await (const span of loader.spans(options)) {
+      assert.deepEqual([...span.inputs], [2 * index, 2 * index, 2 * index + 1, 2 * index + 1]);
+      const slot = taken[index++ % 3]!;
+      assert.equal(span.inputs.buffer, slot.inputs.buffer);
+      // As if it was copied from until some time after the next batch has been asked for.
+      pending.set(slot, new Promise((resolve) => copies.set(slot, resolve)));
+      const before = [...slot.inputs];
+      setTimeout(() => {
+        assert.deepEqual([...slot.inputs], before);
+        pending.delete(slot);
+        copies.get(slot)!();
+      }, 2);
+    }
+    assert.equal(index, 6);
+    await wait(5);
+  }
+});
+
+test("the order of the next epoch is made ahead, but a user's sampler is asked when the epoch begins", async () => {
+  const asked: number[] = [];
+  const sampler = {
+    length: 4,
+    order: (_: unknown, epoch: number) => {
+      asked.push(epoch);
+      return Uint32Array.from([3, 2, 1, 0]);
+    },
+  };
+  const own = new Loader(numbered(4), { batchSize: 2, sampler });
+  own.makeOrder(1);
+  assert.deepEqual(asked, []);
+  const loader = new Loader(numbered(40), { batchSize: 2, shuffle: true, seed: 3 });
+  const expected = [loader.order(0), loader.order(1), loader.order(2)];
+  for (const made of [0, 2, 2]) {
+    loader.makeOrder(made);
+    const { epoch } = loader;
+    assert.deepEqual(await visited(loader), [...expected[epoch]!]);
+  }
 });
 
 test('a loader with workers can be left early and used again', async () => {

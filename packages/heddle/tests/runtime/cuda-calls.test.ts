@@ -5,9 +5,12 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { ArrayDataset, Loader } from '../../src/data/index.js';
 import { currentDevice } from '../../src/engine/storage.js';
-import { jit, ones, type Tensor, useDevice, zeros } from '../../src/index.js';
+import { type Jitted, jit, ones, type Tensor, useDevice, zeros } from '../../src/index.js';
 import { koffi } from '../../src/runtime/cuda/driver/native.js';
+import type { Chunk } from '../../src/train/feed.js';
+import { HostFeed } from '../../src/train/host-feed.js';
 
 /** A driver of one GPU that does nothing, and a compiler whose machine code is nothing. */
 const FAKE = `
@@ -26,7 +29,7 @@ IS(cuDeviceGetAttribute, which == 16 ? 132 : which == 75 ? 9 : which == 76 ? 0 :
 DOES(cuInit) DOES(cuGetExportTable) DOES(cuDeviceGetName) DOES(cuCtxSetCurrent) DOES(cuCtxSynchronize)
 DOES(cuDevicePrimaryCtxRelease_v2) DOES(cuMemFree_v2) DOES(cuMemcpyHtoDAsync_v2) DOES(cuMemcpyDtoDAsync_v2)
 DOES(cuStreamDestroy_v2) DOES(cuStreamSynchronize) DOES(cuStreamWaitEvent) DOES(cuEventDestroy_v2) DOES(cuEventRecord)
-DOES(cuEventQuery) DOES(cuEventSynchronize) DOES(cuFuncSetAttribute) DOES(cuLaunchKernel) DOES(cuLaunchKernelEx)
+DOES(cuMemHostRegister_v2) DOES(cuMemHostUnregister) DOES(cuEventQuery) DOES(cuEventSynchronize) DOES(cuFuncSetAttribute) DOES(cuLaunchKernel) DOES(cuLaunchKernelEx)
 DOES(cuGraphDestroy) DOES(cuGraphKernelNodeSetAttribute) DOES(cuGraphAddDependencies_v2) DOES(cuGraphExecDestroy)
 DOES(cuGraphExecKernelNodeSetParams_v2) DOES(cuGraphLaunch) DOES(cuGraphUpload)
 MAKES(cuDeviceTotalMem_v2) MAKES(cuDevicePrimaryCtxRetain) MAKES(cuMemAlloc_v2) MAKES(cuStreamCreate) MAKES(cuEventCreate)
@@ -51,7 +54,7 @@ describe('a compiled program that runs again calls the driver', {
 }, () => {
   const folder = mkdtempSync(join(tmpdir(), 'heddle-calls-'));
   let takeCalls: () => string;
-  let step: (x: Tensor) => Tensor;
+  let step: Jitted<[x: Tensor], Tensor>;
   let x: Tensor;
 
   /** The calls that `work` makes when it has been done before. */
@@ -103,6 +106,48 @@ describe('a compiled program that runs again calls the driver', {
       kept = result;
     });
     assert.deepEqual(calls, ['cuGraphExecKernelNodeSetParams_v2', 'cuGraphLaunch']);
+  });
+
+  test('once for as many runs as a graph has nodes for', () => {
+    const calls = callsOf(() => step.repeat(512, x).dispose());
+    const together = 2 ** Math.floor(Math.log2(512 / step.launches));
+    assert.deepEqual(calls, Array(512 / together).fill('cuGraphLaunch'));
+  });
+
+  test('a few times for many batches from the host, which are copied from where they were made', async () => {
+    const [batch, most] = [16, 8];
+    const [features, count] = [1024, 8 * batch * most];
+    const dataset = new ArrayDataset({
+      ...{ inputs: new Uint8Array(count * features), inputShape: [features], classes: 10 },
+      labels: new Uint8Array(count),
+    });
+    const sum = zeros([features]);
+    const work = (inputs: unknown): void => {
+      sum.assign(sum.add((inputs as Tensor).sum(0)));
+    };
+    const feed = new HostFeed(
+      new Loader(dataset, { batchSize: batch }),
+      work,
+      { tune: 'on', group: 1 },
+      most,
+    );
+    const chunks: Chunk[] = [];
+    let calls: string[] = [];
+    for (let epoch = 0; epoch < 8; epoch++)
+      for await (const chunk of feed.chunks(epoch, 0, () => most)) {
+        takeCalls();
+        chunk.run();
+        if (chunk.batches === most) calls = takeCalls().trim().split(' ');
+        chunks.push(chunk);
+      }
+    takeCalls();
+    feed.dispose();
+    // Two slots, each of which was pinned once.
+    assert.equal(takeCalls().match(/cuMemHostUnregister/g)?.length, 2);
+    const landing = ['cuStreamWaitEvent', 'cuMemcpyHtoDAsync_v2', 'cuEventRecord', 'cuStreamWaitEvent'];
+    const write = [...landing, 'cuMemcpyDtoDAsync_v2', 'cuEventRecord'];
+    const position = ['cuMemcpyHtoDAsync_v2', 'cuEventRecord'];
+    assert.deepEqual(calls, [...write, ...write, ...position, 'cuGraphLaunch']);
   });
 
   test('for what is written to an input: a copy, and an event after it', () => {

@@ -130,6 +130,7 @@ const step = fc.record({
   used: fc.nat(2),
   programs: fc.nat(3),
   floats: fc.constantFrom(100, FLOATS),
+  pinned: fc.boolean(),
 });
 
 property(
@@ -138,17 +139,22 @@ property(
   (steps, seed) => {
     const { driver, stream, timeline, transfers } = openDevice(seed);
     const buffers = [0, 1, 2].map(() => ({ memory: new NativeMemory(4 * FLOATS), lastUse: 0 }));
+    const source = new NativeMemory(4 * FLOATS);
+    const pages = source.address;
+    const event = driver.handle((at) => void driver.api.cuEventCreate(at));
     const contents = buffers.map(() => new Float32Array(FLOATS));
     const seen: [found: number[], expected: number[]][] = [];
     // The ends, which pieces of a write would not reach together.
     const ends = (values: Float32Array): number[] => [values[0]!, values[99]!, values.at(-1)!];
-    steps.forEach(({ written, used, programs, floats }, i) => {
-      const source = new Float32Array(floats).fill(i + 1);
+    steps.forEach(({ written, used, programs, floats, pinned }, i) => {
+      const values = new Float32Array(source.bytes.buffer, 0, floats).fill(i + 1);
       const target = buffers[written]!;
-      transfers.write(target.memory.address, new Uint8Array(source.buffer), target.lastUse);
+      const from = pinned ? { address: source.address, pages, event } : undefined;
+      transfers.write(target.memory.address, source.bytes.subarray(0, 4 * floats), target.lastUse, from);
       target.lastUse = ++timeline.now;
-      contents[written]!.set(source);
-      source.fill(-1);
+      contents[written]!.set(values);
+      if (pinned) driver.api.cuEventSynchronize(event);
+      values.fill(-1);
       for (let p = 0; p < programs; p++) {
         const { memory } = buffers[used]!;
         const expected = ends(contents[used]!);

@@ -6,8 +6,10 @@ import type {
   Device,
   DeviceBuffer,
   Dim3,
+  HostMemory,
   KernelInfo,
   Launch,
+  MemoryKind,
   MemoryReport,
   Program,
   Stream,
@@ -69,6 +71,10 @@ export class CudaDevice implements Device {
 
   write(buffer: DeviceBuffer, source: Uint8Array, offset = 0): void {
     this.#memory.write(buffer, source, offset);
+  }
+
+  openHostMemory(bytes: number, memory: MemoryKind): HostMemory | undefined {
+    return this.#memory.openHostMemory(bytes, memory);
   }
 
   read(buffer: DeviceBuffer, offset = 0, bytes = buffer.bytes - offset): Promise<Uint8Array> {

@@ -25,6 +25,8 @@ const SIGNATURES = {
   cuMemFree_v2: ['address'],
   cuMemHostAlloc: ['address', 'u64', 'u32'],
   cuMemFreeHost: ['address'],
+  cuMemHostRegister_v2: ['address', 'u64', 'u32'],
+  cuMemHostUnregister: ['address'],
   cuMemcpyHtoDAsync_v2: ['address', 'address', 'u64', 'address'],
   cuMemcpyDtoHAsync_v2: ['address', 'address', 'u64', 'address'],
   cuMemcpyDtoDAsync_v2: ['address', 'address', 'u64', 'address'],

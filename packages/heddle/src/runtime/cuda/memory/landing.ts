@@ -5,7 +5,8 @@ import type { CudaAllocator } from './allocator.js';
 
 /** A larger write waits for the programs: a data set that is uploaded once need not take its memory twice. */
 const MOST = 256 << 20;
-const LEAST = 1 << 20;
+/** Size of a place, at least. */
+export const LEAST = 1 << 20;
 /** Places that take turns: one is copied from when a step begins, the other is filled while it runs. */
 const TURNS = 2;
 

@@ -1,12 +1,13 @@
 /** The buffers of a device: their memory, and the order of the work that uses them. */
 import { DeviceError, OutOfMemoryError } from '../../../core/errors.js';
-import type { Device, DeviceBuffer, MemoryReport } from '../../device.js';
+import type { Device, DeviceBuffer, HostMemory, MemoryKind, MemoryReport } from '../../device.js';
 import { requireRange } from '../../pool.js';
 import type { CudaContext } from '../driver/context.js';
 import type { CudaStream, Uses } from '../driver/stream.js';
 import type { Streams } from '../driver/streams.js';
 import type { WorkMemory } from '../vendor/routine.js';
 import { type Block, CudaAllocator } from './allocator.js';
+import { HostMemories } from './host-memory.js';
 import { Transfers } from './transfers.js';
 
 interface CudaBuffer extends DeviceBuffer {
@@ -24,6 +25,7 @@ export class CudaMemory {
   readonly #streams: Streams;
   readonly #allocator: CudaAllocator;
   readonly #transfers: Transfers;
+  readonly #hostMemories: HostMemories;
 
   constructor(context: CudaContext, streams: Streams) {
     this.#device = streams.device;
@@ -31,6 +33,7 @@ export class CudaMemory {
     this.#streams = streams;
     this.#allocator = new CudaAllocator(context.driver, context.name);
     this.#transfers = new Transfers(context.driver, this.#allocator, context.stream, streams.timeline);
+    this.#hostMemories = new HostMemories(streams);
   }
 
   allocate(bytes: number, label: string): DeviceBuffer {
@@ -76,8 +79,13 @@ export class CudaMemory {
     const address = this.#range(buffer, offset, source.byteLength);
     const mine = buffer as CudaBuffer;
     this.#join(mine);
-    this.#context.call(() => this.#transfers.write(address, source, mine.lastUse));
+    const pinned = this.#hostMemories.find(source);
+    this.#context.call(() => this.#transfers.write(address, source, mine.lastUse, pinned));
     mine.lastUse = ++this.#streams.timeline.now;
+  }
+
+  openHostMemory(bytes: number, memory: MemoryKind): HostMemory | undefined {
+    return this.#hostMemories.open(bytes, memory);
   }
 
   async read(buffer: DeviceBuffer, offset: number, bytes: number): Promise<Uint8Array> {
@@ -125,6 +133,7 @@ export class CudaMemory {
   }
 
   close(): void {
+    this.#hostMemories.close();
     this.#transfers.close();
     this.#allocator.close();
   }

@@ -4,7 +4,8 @@ import { NON_BLOCKING } from '../driver/stream.js';
 import type { Timeline } from '../driver/timeline.js';
 import { happens } from '../driver/wait.js';
 import type { CudaAllocator } from './allocator.js';
-import { Landing } from './landing.js';
+import type { PinnedMemory } from './host-memory.js';
+import { Landing, LEAST } from './landing.js';
 import { closeStaging, MOST, openStaging, type Staging, StagingRing } from './staging.js';
 
 /** Pinned buffers kept for reads. */
@@ -21,7 +22,9 @@ export class Transfers {
   /** Writes between programs, and writes that overlap with them. */
   readonly #between: StagingRing;
   readonly #beside: StagingRing;
-  readonly #landing: Landing;
+  /** Of writes up to the size of a place, such as labels, and of larger ones, which would have them wait for their turns. */
+  readonly #small: Landing;
+  readonly #large: Landing;
   readonly #idle: Staging[] = [];
 
   /** @param allocator of the device's memory · @param stream what programs run on · @param timeline of that stream */
@@ -32,31 +35,41 @@ export class Transfers {
     this.#copies = driver.handle((at) => driver.api.cuStreamCreate(at, NON_BLOCKING));
     this.#between = new StagingRing(driver, stream);
     this.#beside = new StagingRing(driver, this.#copies);
-    this.#landing = new Landing(driver, allocator, stream, this.#copies);
+    this.#small = new Landing(driver, allocator, stream, this.#copies);
+    this.#large = new Landing(driver, allocator, stream, this.#copies);
   }
 
   /**
    * The source may be reused on return. Programs that are queued later see what is written, and those queued earlier do
    * not: a large write to memory that they use lands elsewhere on the device while they run.
    * @param lastUse the tick of the work that used this memory last; 0 if none did
+   * @param pinned the memory that the source is in, if the device copies from there: it may be reused after its event
    */
-  write(address: number, source: Uint8Array, lastUse: number): void {
+  write(address: number, source: Uint8Array, lastUse: number, pinned?: PinnedMemory): void {
     const sendTo = (ring: StagingRing, to: number): number => {
+      if (pinned) return this.#sendPinned(pinned, to, source);
       let last = 0;
       for (let done = 0; done < source.byteLength; done += MOST)
         last = ring.send(to + done, source.subarray(done, done + MOST));
       return last;
     };
-    if (source.byteLength < BESIDE) {
+    if (source.byteLength < BESIDE && !pinned) {
       sendTo(this.#between, address);
       return;
     }
+    const landing = source.byteLength <= LEAST ? this.#small : this.#large;
     const isUsed = lastUse > 0;
-    if (isUsed && this.#landing.pass(address, source.byteLength, (place) => sendTo(this.#beside, place)))
-      return;
+    if (isUsed && landing.pass(address, source.byteLength, (place) => sendTo(this.#beside, place))) return;
     this.#timeline.wait(this.#copies, lastUse);
     this.#driver.api.cuStreamWaitEvent(this.#stream, sendTo(this.#beside, address), 0);
     this.#timeline.mark();
+  }
+
+  #sendPinned({ address, event }: PinnedMemory, to: number, { byteOffset, byteLength }: Uint8Array): number {
+    const { api } = this.#driver;
+    api.cuMemcpyHtoDAsync_v2(to, address + byteOffset, byteLength, this.#copies);
+    api.cuEventRecord(event, this.#copies);
+    return event;
   }
 
   /** A copy of device memory as it is after everything queued before. */
@@ -85,13 +98,14 @@ export class Transfers {
 
   /** Give the device memory back that writes land in. @returns whether there was any */
   clear(): boolean {
-    return this.#landing.clear();
+    const [small, large] = [this.#small.clear(), this.#large.clear()];
+    return small || large;
   }
 
   close(): void {
     this.#between.close();
     this.#beside.close();
-    this.#landing.clear();
+    this.clear();
     for (const staging of this.#idle.splice(0)) closeStaging(this.#driver, staging);
     this.#driver.api.cuStreamDestroy_v2(this.#copies);
   }
