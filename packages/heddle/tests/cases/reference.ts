@@ -127,6 +127,17 @@ function valuesOf(node: GraphNode, src: readonly Values[], leaves: ReadonlyMap<G
       return read(windowed(strides, argOf(node, 'window')));
     case 'fold':
       return addTo(places(from, windowed(stridesOf(shape), argOf(node, 'fold'))));
+    case 'gather': {
+      const { axis } = argOf(node, 'gather');
+      const elsewhere = places(
+        shape,
+        strides.map((s, d) => (d === axis ? 0 : s)),
+      );
+      return src[1]!.map((position, i) => {
+        const at = Number(position);
+        return at < 0 || at >= from[axis]! ? zeroOf(dtype) : x[elsewhere[i]! + at * strides[axis]!]!;
+      });
+    }
     case 'scatterAdd': {
       const { axis } = argOf(node, 'scatterAdd');
       const outer = stridesOf(shape);

@@ -22,6 +22,7 @@ import {
   useDevice,
 } from '../../src/index.js';
 import { H200, type Target } from '../../src/kernel/ir/target.js';
+import { crossEntropyGradientOp, crossEntropyOp } from '../../src/ops/cross-entropy/op.js';
 import { softmax, softmaxOp } from '../../src/ops/softmax/op.js';
 import { standardize } from '../../src/ops/standardize/op.js';
 import { SimDevice } from '../../src/runtime/sim/device.js';
@@ -131,6 +132,7 @@ agree('rows', {
   'of a block, in vectors, with a rest': () => softmaxOf([2, 4100]),
   'longer than a block holds': () => softmaxOf([2, 17000]),
   'with an odd length, longer than a block holds': () => softmaxOf([1, 16411]),
+  'of 16-bit floats, longer than a block holds': () => values([3, 18004], bf16).mul(3).softmax(1).cast(f32),
   'normalised over two dimensions': () => layerNorm(values([6, 4, 32]), [1, 2]),
   'spread over the dimensions': () =>
     values([4, 6, 32])
@@ -227,6 +229,38 @@ test('columns in registers, in shared memory, and read again', async () => {
     });
 });
 
+test('long rows in shared memory, and read again', async () => {
+  useDevice('cpu');
+  const x = values([5, 17004]).mul(3);
+  const less: Target = { ...H200, limits: { ...H200.limits, sharedBytesPerBlock: 60_000 } };
+  const softmaxOf = (of: GraphNode): GraphNode => softmax(of, 1, false);
+  const [whole, none] = [H200, less].map((target) => {
+    const { work } = schedule([softmaxOf(b.leaf(x.shape, f32))], target).launches[0]!;
+    return 'kernel' in work ? work.sharedBytes : undefined;
+  });
+  assert.ok(whole! >= 17004 * 4, 'shared memory holds a row');
+  assert.equal(none, undefined, 'a row is read again');
+  const expected = Array.from(await x.softmax(1).data(), Number);
+  for (const target of [H200, less])
+    assertClose(await simulated(softmaxOf, x, target), expected, 'softmax', {
+      relative: 2e-6,
+      absolute: 1e-9,
+    });
+});
+
+test('a loss and its gradient read long rows of logits once', () => {
+  const logits = b.leaf([8192, 50304], bf16);
+  const labels = b.leaf([8192], i32);
+  const loss = b.call(crossEntropyOp, [logits, labels], null);
+  const gradient = b.call(crossEntropyGradientOp, [logits, labels], null);
+  const { launches: made } = schedule([loss, gradient], H200);
+  assert.equal(made.length, 1);
+  const { work } = made[0]!;
+  assert.ok('kernel' in work && work.sharedBytes! >= 50304 * 2);
+  const rows = Math.floor(H200.limits.sharedBytesPerMultiprocessor / (work.sharedBytes! + 4096));
+  assert.ok(rows >= 2, 'while a row is moved, another is computed');
+});
+
 agree('all elements', {
   'in parts': () => values([256, 512]).sum(),
   'of a size without divisors': () => values([40009]).sum(),
@@ -244,6 +278,12 @@ agree('variance', {
 });
 
 agree('gradients around rows', {
+  'of cross-entropy of long rows': () => {
+    const x = values([3, 17001], f32, 1, true);
+    const loss = crossEntropy(x.mul(4), tensor([16999, 0, 7], { dtype: i32 }));
+    loss.backward();
+    return [loss, x.grad!];
+  },
   'of cross-entropy': () => {
     const x = values([32, 10], f32, 1, true);
     const labels = tensor(

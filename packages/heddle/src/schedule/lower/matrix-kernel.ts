@@ -68,6 +68,14 @@ export class MatrixKernel {
     this.ofElement = results.filter(({ root }) => !perLine.has(root));
   }
 
+  /** Of one result of each reduction. */
+  get resultBytes(): number {
+    return this.reduction.members.reduce(
+      (n, { node }) => (node.op === 'reduce' ? n + node.dtype.bytes : n),
+      0,
+    );
+  }
+
   /** The axes along the lines, which are reduced, or those across them. */
   #axesOf(along: boolean): LoopAxis[] {
     return this.#axes.filter((_, i) => this.reduction.structure.runs[i]!.marked === along);

@@ -1,33 +1,23 @@
 /**
- * Rows on a GPU: a team of threads, from one thread to a block, takes a row. It reads the row once, by accesses of 16
- * bytes, and keeps it in registers through all reductions over it and what is made of them; a longer row is read
- * again for each reduction. Sums go through shuffles, then shared memory, always in the same order.
+ * Rows on a GPU: a team of threads, from one thread to a block, takes a row. It reads the row once and keeps it through all
+ * reductions over it and what is made of them: in registers, a longer row in shared memory, and one that fits into
+ * neither is read again for each reduction (row-shares.ts). Sums go through shuffles, then shared memory, always in the
+ * same order.
  */
 import { i32 } from '../../core/dtype.js';
 import type { GraphNode } from '../../graph/node.js';
 import type { Expr, MemoryNode, Statement, Variable } from '../../kernel/ir/ir.js';
 import * as k from '../../kernel/ir/ir.js';
-import { GPU, type Target } from '../../kernel/ir/target.js';
-import { type Lanes, value as valueType } from '../../kernel/ir/types.js';
+import type { Target } from '../../kernel/ir/target.js';
+import { value as valueType } from '../../kernel/ir/types.js';
 import type { MatrixReduction } from '../group.js';
 import { Accumulation, type CombiningOp, opOf } from './accumulate.js';
 import { type Coordinates, type LoopAxis, loopSizes } from './coordinates.js';
 import { Evaluator } from './evaluate.js';
-import {
-  add,
-  BLOCK,
-  type Body,
-  declared,
-  lessThan,
-  type Memories,
-  powerOfTwo,
-  THREAD,
-  times,
-} from './lowering.js';
+import { inputsOf, KeptPieces, readsOf } from './kept-pieces.js';
+import { add, BLOCK, type Body, declared, lessThan, type Memories, THREAD, times } from './lowering.js';
 import { MatrixKernel, type MatrixWork, matrixBody, type Piece } from './matrix-kernel.js';
-
-/** Elements of a row that a thread keeps in registers, if the threads of a block are enough for that: else twice as many. */
-const KEPT = 16;
+import { type RowShares, rowSharesOf } from './row-shares.js';
 
 export function rowsBody(
   roots: readonly GraphNode[],
@@ -50,45 +40,29 @@ export function joined(op: CombiningOp, v: Expr): Expr {
   return halve(lanes);
 }
 
-/** How threads share out the rows. */
-interface Shares {
-  readonly lanes: Lanes;
-  /** Threads of a row: a power of two. */
-  readonly team: number;
-  /** Vectors that a thread has at a time. */
-  readonly each: number;
-  readonly rowsPerBlock: number;
+/** Pieces that a thread takes in turns: numbers `from` to `to` of its row, `turn` at a time. */
+interface Section {
+  readonly from: number;
+  readonly to: number;
+  readonly turn: number;
 }
 
-function sharesOf({ rows, columns }: MatrixReduction['structure'], inner: number, target: Target): Shares {
-  const busy = rows >= 16 * target.units;
-  const lanes = ([4, 2] as const).find((n) => inner % n === 0 && (busy || columns >= 32 * n)) ?? 1;
-  const vectors = columns / lanes;
-  const most = (columns > GPU.threadsPerBlock * KEPT ? 2 * KEPT : KEPT) / lanes;
-  const few = Math.min(4, most);
-  const perThread = (n: number): number => powerOfTwo(vectors / n);
-  // A warp needs no shared memory. Where rows are many, a thread has several vectors, for more bytes on their way and
-  // fewer shuffles; where they are few, more threads finish sooner.
-  const team =
-    vectors <= 32 * (busy ? few : 1)
-      ? Math.min(32, busy ? Math.max(Math.min(8, perThread(1)), perThread(few)) : perThread(1))
-      : Math.min(GPU.threadsPerBlock, Math.max(64, perThread(few)));
-  const each = Math.min(most, Math.ceil(vectors / team));
-  const threads = rows * team >= 128 * target.units ? 128 : 32;
-  return { lanes, team, each, rowsPerBlock: team > 32 ? 1 : threads / team };
-}
+/** Something that is done with pieces `base + from` and those after it. */
+type Visit = (pieces: readonly Piece[], out: Statement[], base: Expr | undefined, from: number) => void;
 
 class Rows {
   readonly #kernel: MatrixKernel;
   readonly #out: Statement[];
   readonly #structure: MatrixReduction['structure'];
-  readonly #shares: Shares;
+  readonly #shares: RowShares;
   readonly #thread: Variable;
   readonly #row: Coordinates;
   /** Whether there is such a row; undefined if always. */
   readonly #isRow: Expr | undefined;
   /** The pieces of a row that stays in registers. */
-  readonly #kept: readonly Piece[] | undefined;
+  readonly #pieces: readonly Piece[] | undefined;
+  /** Those of one that stays in shared memory, once they are there. */
+  readonly #kept: KeptPieces | undefined;
 
   constructor(work: MatrixWork, axes: readonly LoopAxis[], target: Target) {
     this.#kernel = new MatrixKernel(work, axes);
@@ -96,8 +70,11 @@ class Rows {
     const { structure } = work.reduction;
     this.#out = out;
     this.#structure = structure;
-    this.#shares = sharesOf(structure, loopSizes(axes.at(-1)!).at(-1)!, target);
-    const { team, lanes, each, rowsPerBlock } = this.#shares;
+    const inputs = inputsOf(work);
+    const inner = loopSizes(axes.at(-1)!).at(-1)!;
+    const { resultBytes } = this.#kernel;
+    this.#shares = rowSharesOf(structure, inner, readsOf(inputs), resultBytes, target);
+    const { team, lanes, each, rowsPerBlock, place } = this.#shares;
     const index =
       rowsPerBlock === 1 ? BLOCK : add(times(BLOCK, rowsPerBlock), k.alu('idiv', [THREAD, k.int(team)]));
     this.#thread = declared('t', rowsPerBlock === 1 ? THREAD : k.alu('mod', [THREAD, k.int(team)]), out);
@@ -107,7 +84,14 @@ class Rows {
       row = declared('row', k.alu('min', [k.read(row), k.int(structure.rows - 1)]), out);
     }
     this.#row = this.#kernel.line(row);
-    if (structure.columns <= team * lanes * each) this.#kept = this.#pieces(undefined, out);
+    if (place === 'registers') this.#pieces = this.#piecesAt(undefined, 0, each, out);
+    if (place === 'shared') {
+      const count = Math.ceil(structure.columns / (team * lanes));
+      const kept = new KeptPieces(this.#kernel, inputs, { threads: team, lanes, first: 0, count });
+      this.#sweep(out, (pieces, into, base, from) => kept.copy(pieces, base, from, into));
+      out.push(k.act('commitCopies', []), k.act('waitCopies', [k.int(0)]));
+      this.#kept = kept;
+    }
   }
 
   body(): Body {
@@ -120,80 +104,114 @@ class Rows {
       arrays: this.#kernel.arrays,
       grid: [Math.ceil(this.#structure.rows / rowsPerBlock), 1, 1],
       block: [Math.max(32, team * rowsPerBlock), 1, 1],
+      ...(this.#kept && { sharedBytes: this.#kept.bytes }),
     };
   }
 
-  /** The vectors of a thread, from element `base` of the row on (by default its start). */
-  #pieces(base: Expr | undefined, out: Statement[]): Piece[] {
+  /** Pieces `base + from` of the thread's row, `count` of them; those of a loop are all within the row. */
+  #piecesAt(base: Expr | undefined, from: number, count: number, out: Statement[]): Piece[] {
     const { columns } = this.#structure;
-    const { team, lanes, each } = this.#shares;
+    const { team, lanes } = this.#shares;
     const step = team * lanes;
     const own = times(k.read(this.#thread), lanes);
-    return Array.from({ length: each }, (_, n): Piece => {
+    return Array.from({ length: count }, (_, i): Piece => {
+      const n = from + i;
       let position: Expr = n === 0 ? own : add(own, k.int(n * step));
-      if (base) position = add(position, base);
+      if (base) position = add(position, times(base, step));
       let column = declared('c', position, out);
-      const partial = base ? columns % (step * each) !== 0 : (n + 1) * step > columns;
+      const partial = !base && (n + 1) * step > columns;
       const inside = partial ? lessThan(k.read(column), columns) : undefined;
       // Beyond the end: read the last elements again, and take no notice of them.
       if (partial) column = declared('c', k.alu('min', [k.read(column), k.int(columns - lanes)]), out);
-      const at = this.#kernel.element(this.#row, column, `c${n}_`, out);
+      const at = this.#kernel.element(this.#row, column, `c${i}_`, out);
       const counter = at.at(-1)!.value.terms[0]?.atom;
       const vector = lanes > 1 ? { atom: counter!, lanes } : undefined;
       return { at, inside, evaluator: new Evaluator(this.#kernel.scope, vector, out) };
     });
   }
 
-  /** Do something with all pieces of the row: those in registers, or in a loop. */
-  #sweep(out: Statement[], body: (pieces: readonly Piece[], out: Statement[]) => void): void {
-    if (this.#kept) {
-      body(this.#kept, out);
-      return;
-    }
-    const { base, inside, step } = this.#turn(body);
-    out.push(k.forLoop(base, k.int(0), k.int(this.#structure.columns), k.int(step), k.block(inside)));
+  /** Those of a long row: whole turns, then what is left. */
+  get #sections(): Section[] {
+    const { columns } = this.#structure;
+    const { team, lanes, each } = this.#shares;
+    const pieces = Math.ceil(columns / (team * lanes));
+    const whole = Math.floor(columns / (team * lanes * each)) * each;
+    return [
+      { from: 0, to: whole, turn: each },
+      { from: whole, to: pieces, turn: pieces - whole },
+    ].filter(({ from, to }) => from < to);
   }
 
-  /** What a thread does with its pieces from element `base` of the row on; `step` is how far they reach. */
-  #turn(body: (pieces: readonly Piece[], out: Statement[]) => void): {
-    readonly base: Variable;
-    readonly inside: readonly Statement[];
-    readonly step: number;
-  } {
-    const { team, lanes, each } = this.#shares;
-    const inside: Statement[] = [];
+  /**
+   * Do something with the pieces of a section: all at once into `out` if they are one turn.
+   * @returns the variable and the statements of a loop of its turns otherwise
+   */
+  #turns(
+    { from, to, turn }: Section,
+    out: Statement[],
+    visit: Visit,
+  ): { readonly base: Variable; readonly inside: Statement[] } | undefined {
+    const isLoop = to - from > turn;
     const base: Variable = { name: 'base', type: valueType(i32), constant: true };
-    body(this.#pieces(k.read(base), inside), inside);
-    return { base, inside, step: team * lanes * each };
+    const at = isLoop ? k.read(base) : undefined;
+    const inside = isLoop ? [] : out;
+    const pieces = this.#piecesAt(at, from, turn, inside);
+    this.#kept?.take(pieces, at, from, inside);
+    visit(pieces, inside, at, from);
+    return isLoop ? { base, inside } : undefined;
+  }
+
+  /** Do something with all pieces of the row: those in registers, or section by section. */
+  #sweep(out: Statement[], visit: Visit): void {
+    if (this.#pieces) {
+      visit(this.#pieces, out, undefined, 0);
+      return;
+    }
+    for (const section of this.#sections) {
+      const { from, to, turn } = section;
+      const loop = this.#turns(section, out, visit);
+      if (loop) out.push(k.forLoop(loop.base, k.int(0), k.int(to - from), k.int(turn), k.block(loop.inside)));
+    }
   }
 
   /** Reductions side by side: the row is read once for all of them, and their threads meet once. */
   #reduce(nodes: readonly GraphNode[]): void {
     const { lanes } = this.#shares;
     const out = this.#out;
+    const joining = (node: GraphNode) => (a: Expr, b: Expr) => k.alu(opOf(node), [a, b]);
     const combined = (node: GraphNode, pieces: readonly Piece[], into: Statement[]): Expr =>
-      pieces
-        .map((piece) => this.#kernel.term(node, piece, lanes, into))
-        .reduce((a, b) => k.alu(opOf(node), [a, b]));
-    let own: Expr[] = [];
-    if (this.#kept) own = nodes.map((node) => k.read(declared('own', combined(node, this.#kept!, out), out)));
-    else if (nodes.length > 0) {
-      const sums = new Accumulation();
-      const accumulators = nodes.map((node) => sums.open(node, lanes));
-      const { base, inside, step } = this.#turn((pieces, into) => {
-        nodes.forEach((node, i) => {
-          const acc = accumulators[i]!;
-          const value = combined(node, pieces, into);
-          into.push(k.set(acc, k.alu(opOf(node), [k.read(acc), value])));
-        });
+      pieces.map((piece) => this.#kernel.term(node, piece, lanes, into)).reduce(joining(node));
+    const own = nodes.map((): Expr[] => []);
+    const collect: Visit = (pieces, into) => {
+      nodes.forEach((node, i) => {
+        own[i]!.push(k.read(declared('own', combined(node, pieces, into), into)));
       });
-      sums.add(inside);
-      sums.loop(base, this.#structure.columns, step);
-      own = sums.close(out).map((total) => k.read(total));
-    }
+    };
+    if (this.#pieces) collect(this.#pieces, out, undefined, 0);
+    else if (nodes.length > 0)
+      for (const section of this.#sections) {
+        if (section.to - section.from === section.turn) {
+          this.#turns(section, out, collect);
+          continue;
+        }
+        const sums = new Accumulation();
+        const accumulators = nodes.map((node) => sums.open(node, lanes));
+        const { base, inside } = this.#turns(section, out, (pieces, into) => {
+          nodes.forEach((node, i) => {
+            const acc = accumulators[i]!;
+            const value = combined(node, pieces, into);
+            into.push(k.set(acc, joining(node)(k.read(acc), value)));
+          });
+        })!;
+        sums.add(inside);
+        sums.loop(base, section.to - section.from, section.turn);
+        sums.close(out).forEach((total, i) => {
+          own[i]!.push(k.read(total));
+        });
+      }
     this.#together(
       nodes,
-      own.map((v, i) => joined(opOf(nodes[i]!), v)),
+      nodes.map((node, i) => joined(opOf(node), own[i]!.reduce(joining(node)))),
     );
   }
 

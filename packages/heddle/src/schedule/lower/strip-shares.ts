@@ -8,6 +8,7 @@ import { FITTED, residentBlocks, sharedBytesOfEach } from '../../kernel/ir/machi
 import type { Target } from '../../kernel/ir/target.js';
 import type { Lanes } from '../../kernel/ir/types.js';
 import type { Structure } from '../group.js';
+import type { ElementReads } from './kept-pieces.js';
 import { powerOfTwo } from './lowering.js';
 
 /** Elements from which accesses are of 16 bytes: below, more threads finish sooner. */
@@ -35,13 +36,6 @@ export interface Strips {
   readonly inRegisters: number;
   readonly inShared: number;
   readonly pieces: number;
-}
-
-/** What a block reads of each element: of so many tensors, so many bytes each, all of one dtype or not. */
-export interface ElementReads {
-  readonly tensors: number;
-  readonly bytes: number;
-  readonly isUniform: boolean;
 }
 
 /** Vectors of a thread that go to shared memory, or come from it, at a time. */

@@ -5,7 +5,7 @@
  */
 import { i32 } from '../../core/dtype.js';
 import type { GraphNode } from '../../graph/node.js';
-import type { ArrayDecl, Expr, MemoryNode, Statement, Variable } from '../../kernel/ir/ir.js';
+import type { Expr, MemoryNode, Statement, Variable } from '../../kernel/ir/ir.js';
 import * as k from '../../kernel/ir/ir.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { value as valueType } from '../../kernel/ir/types.js';
@@ -13,17 +13,8 @@ import type { MatrixReduction } from '../group.js';
 import { Accumulation, opOf } from './accumulate.js';
 import { type Coordinates, type LoopAxis, loopSizes } from './coordinates.js';
 import { Evaluator, type Vector } from './evaluate.js';
-import {
-  add,
-  BLOCK,
-  type Body,
-  declared,
-  lessThan,
-  type Memories,
-  THREAD,
-  times,
-  toIndex,
-} from './lowering.js';
+import { inputsOf, KeptPieces, readsOf } from './kept-pieces.js';
+import { add, BLOCK, type Body, declared, lessThan, type Memories, THREAD, times } from './lowering.js';
 import { MatrixKernel, type MatrixWork, matrixBody, type Piece } from './matrix-kernel.js';
 import { rowsOfWarp, SHARED_TURN, type Strips, stripsOf } from './strip-shares.js';
 
@@ -31,8 +22,6 @@ import { rowsOfWarp, SHARED_TURN, type Strips, stripsOf } from './strip-shares.j
 const IN_FLIGHT = 16;
 /** Vectors of them at most. */
 const MOST_VECTORS = 8;
-/** Bytes of the shortest and the longest asynchronous copy. */
-const COPY = [4, 16] as const;
 
 export function stripsBody(
   roots: readonly GraphNode[],
@@ -43,23 +32,6 @@ export function stripsBody(
 ): Body {
   const work = { roots, outputs, reduction, memories };
   return matrixBody(reduction, memories, (axes) => new StripKernel(work, axes, target).body());
-}
-
-/** What is read for each element, at its own place: it can be kept. */
-function inputsOf({ roots, reduction, memories }: MatrixWork): GraphNode[] {
-  const { structure, members } = reduction;
-  const size = structure.rows * structure.columns;
-  const inputs = new Set<GraphNode>();
-  const seen = new Set<GraphNode>();
-  const visit = (node: GraphNode): void => {
-    if (node.size !== size || seen.has(node)) return;
-    seen.add(node);
-    if (memories.memory(node)) inputs.add(node);
-    else if (node.op === 'map' || node.op === 'reshape' || node.op === 'detach') node.src.forEach(visit);
-  };
-  for (const { node } of members) if (node.op === 'reduce') visit(node.src[0]!);
-  roots.forEach(visit);
-  return [...inputs];
 }
 
 /** Pieces that a thread takes in a loop: numbers `from` to `to` of its column, `turn` at a time. */
@@ -85,28 +57,21 @@ class StripKernel {
   readonly #column: Coordinates;
   readonly #isColumn: Expr | undefined;
   readonly #vector: Vector | undefined;
-  readonly #inputs: readonly GraphNode[];
-  /** Of the pieces in shared memory, where each thread has its own places. */
-  readonly #kept: MemoryNode | undefined;
+  /** The pieces in shared memory. */
+  readonly #kept: KeptPieces | undefined;
   #isCopied = false;
   readonly #pieces: readonly Piece[];
   readonly #sections: readonly Section[];
 
   constructor(work: MatrixWork, axes: readonly LoopAxis[], target: Target) {
     this.#kernel = new MatrixKernel(work, axes);
-    const { structure, members } = work.reduction;
+    const { structure } = work.reduction;
     this.#out = this.#kernel.out;
     this.#structure = structure;
-    this.#inputs = inputsOf(work);
-    const [first] = this.#inputs;
-    const reads = {
-      tensors: this.#inputs.length,
-      bytes: Math.max(...this.#inputs.map(({ dtype }) => dtype.bytes), 2),
-      isUniform: first !== undefined && this.#inputs.every(({ dtype }) => dtype === first.dtype),
-    };
-    const resultBytes = members.reduce((n, { node }) => (node.op === 'reduce' ? n + node.dtype.bytes : n), 0);
+    const inputs = inputsOf(work);
+    const reads = readsOf(inputs);
     const inner = loopSizes(axes.at(-1)!).at(-1)!;
-    this.#shares = stripsOf(structure, inner, reads, resultBytes, target);
+    this.#shares = stripsOf(structure, inner, reads, this.#kernel.resultBytes, target);
     const { lanes, across, inRegisters, inShared, pieces } = this.#shares;
     const out = this.#out;
     const span = across * lanes;
@@ -121,8 +86,11 @@ class StripKernel {
     this.#column = this.#kernel.line(column);
     this.#vector = lanes > 1 ? { atom: this.#column.at(-1)!.value.terms[0]!.atom, lanes } : undefined;
     if (inShared > 0) {
-      this.#kept = this.#keptArray(first!);
-      this.#copy();
+      const threads = across * this.#shares.down;
+      this.#kept = new KeptPieces(this.#kernel, inputs, {
+        ...{ threads, lanes, first: inRegisters, count: inShared },
+      });
+      this.#copy(this.#kept);
     }
     this.#pieces = Array.from({ length: inRegisters }, (_, n) => this.#piece(undefined, n, inRegisters, out));
     const rest = inRegisters + inShared;
@@ -133,44 +101,18 @@ class StripKernel {
     ].filter(({ from, to }) => from < to);
   }
 
-  get #threads(): number {
-    return this.#shares.across * this.#shares.down;
-  }
-
   body(): Body {
     const columns = new Evaluator(this.#kernel.scope, this.#vector, this.#out);
     this.#kernel.compute(this.#column, columns, (nodes) => this.#reduce(nodes));
     this.#store(columns);
-    const { lanes, across } = this.#shares;
-    const sharedBytes = this.#keptBytes;
+    const { lanes, across, down } = this.#shares;
     return {
       statement: k.block(this.#out),
       arrays: this.#kernel.arrays,
       grid: [Math.ceil(this.#structure.rows / (across * lanes)), 1, 1],
-      block: [this.#threads, 1, 1],
-      ...(sharedBytes > 0 ? { sharedBytes } : {}),
+      block: [across * down, 1, 1],
+      ...(this.#kept && { sharedBytes: this.#kept.bytes }),
     };
-  }
-
-  /** Of dynamic shared memory. */
-  get #keptBytes(): number {
-    const { inShared, lanes } = this.#shares;
-    return inShared * this.#inputs.length * this.#threads * lanes * (this.#inputs[0]?.dtype.bytes ?? 0);
-  }
-
-  #keptArray({ dtype }: GraphNode): MemoryNode {
-    const array: ArrayDecl = { name: 'kept', dtype, space: 'shared', dims: [-1], lanes: 1 };
-    this.#kernel.arrays.push(array);
-    return k.arrayNode(array);
-  }
-
-  /** Where the thread keeps piece `base + n` of input `i`. */
-  #slot(base: Expr | undefined, n: number, i: number): Expr {
-    const { lanes, inRegisters } = this.#shares;
-    const size = this.#threads * lanes;
-    const tensors = this.#inputs.length;
-    const own = add(times(THREAD, lanes), k.int(((n - inRegisters) * tensors + i) * size));
-    return base ? add(times(base, tensors * size), own) : own;
   }
 
   /** Piece `base + n` of the thread's columns; no piece of this base is further down than `base + to`. */
@@ -187,20 +129,14 @@ class StripKernel {
   }
 
   /** Start to copy to shared memory what the thread keeps there: all of it is on its way at once. */
-  #copy(): void {
-    const { inRegisters, inShared, lanes } = this.#shares;
+  #copy(kept: KeptPieces): void {
+    const { inRegisters, inShared } = this.#shares;
     const inside: Statement[] = [];
     const base: Variable = { name: 'base', type: valueType(i32), constant: true };
-    for (let n = 0; n < SHARED_TURN; n++) {
-      const { at } = this.#piece(k.read(base), inRegisters + n, inRegisters + inShared, inside);
-      for (const [i, input] of this.#inputs.entries()) {
-        const memory = this.#kernel.scope.memory(input)!;
-        const bytes = lanes * input.dtype.bytes;
-        const way = bytes >= COPY[0] && bytes <= COPY[1] ? 'async-once' : null;
-        const slot = this.#slot(k.read(base), inRegisters + n, i);
-        inside.push(k.store(this.#kept!, k.load(memory, [toIndex(at)], lanes), [slot], undefined, way));
-      }
-    }
+    const pieces = Array.from({ length: SHARED_TURN }, (_, n) =>
+      this.#piece(k.read(base), inRegisters + n, inRegisters + inShared, inside),
+    );
+    kept.copy(pieces, k.read(base), inRegisters, inside);
     const loop = k.forLoop(base, k.int(0), k.int(inShared), k.int(SHARED_TURN), k.block(inside));
     this.#out.push(loop, k.act('commitCopies', []));
   }
@@ -214,13 +150,7 @@ class StripKernel {
     const base: Variable = { name: 'base', type: valueType(i32), constant: true };
     const last = from + Math.ceil((to - from) / turn) * turn;
     const pieces = Array.from({ length: turn }, (_, n) => this.#piece(k.read(base), from + n, last, inside));
-    if (isKept)
-      for (const [n, { at, evaluator }] of pieces.entries())
-        for (const [i, input] of this.#inputs.entries()) {
-          const slot = this.#slot(k.read(base), from + n, i);
-          const v = declared('v', k.load(this.#kept!, [slot], this.#shares.lanes), inside);
-          evaluator.define(input, at, k.read(v));
-        }
+    if (isKept) this.#kept!.take(pieces, k.read(base), from, inside);
     visit(pieces, inside);
     return { base, inside };
   }

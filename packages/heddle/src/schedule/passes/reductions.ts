@@ -189,6 +189,21 @@ export function reductionsOf(
           ),
       );
       if (draft && fits(node, draft)) join(node, 'element', draft);
+    } else if (node.op === 'gather') {
+      // One element of each row, which is made where the row's reductions are known.
+      const [x] = node.src as [GraphNode];
+      const { axis } = argOf(node, 'gather');
+      const draft = [...sources].find(
+        (d) =>
+          d.structure.contiguous &&
+          d.members.get(x) === 'element' &&
+          node.size === d.structure.rows &&
+          isEqual(
+            d.structure,
+            structure(x, (i) => i === axis),
+          ),
+      );
+      if (draft && fits(node, draft)) join(node, 'row', draft);
     }
   }
   return drafts.map(({ structure: own, members }) => ({
