@@ -1,6 +1,7 @@
 /** What the CUDA renderer must get right whatever the kernel: names, numbers, precedence, loops, wide accesses. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import fc from 'fast-check';
 import { type DType, f32, f64, i8, i32, i64, u8 } from '../../src/core/dtype.js';
 import type { Location } from '../../src/core/errors.js';
 import {
@@ -24,13 +25,16 @@ import {
   scalarParam,
   set,
   special,
+  splat,
   store,
   type Variable,
   when,
   whileLoop,
 } from '../../src/kernel/ir/ir.js';
+import { evaluate } from '../../src/kernel/ir/ops.js';
 import { buffer, value } from '../../src/kernel/ir/types.js';
 import { cudaEntry, renderCuda, renderCudaKernel } from '../../src/render/cuda/render.js';
+import { property } from '../property.js';
 
 const x = { name: 'x', schema: buffer(f32) };
 const y = { name: 'y', schema: buffer(f32) };
@@ -82,6 +86,39 @@ test('floats become the nearest bytes, and bytes floats, without the instruction
   });
   assert.match(renderCuda(wide), /\^ 0x8080u.*__byte_perm\(v, 0x4b000000, 0x7441\)\) - 8388736\.0f/);
 });
+
+test('lanes divided by one number share its reciprocal, others do not', () => {
+  const four = load(bufferParam(x), [int(0)], 4);
+  const divided = (by: Expr): string => text(store(bufferParam(y), alu('div', [four, by]), [int(0)]));
+  assert.match(divided(splat(readX(int(4)), 4)), /= shared_div_x4\(.*, x\[4\]\);/);
+  assert.doesNotMatch(divided(load(bufferParam(x), [int(4)], 4)), /shared_div/);
+});
+
+/** Numbers of f32 of these exponents, mantissas near powers of two among them. */
+const numbers = (least: number, most: number): fc.Arbitrary<number> =>
+  fc
+    .tuple(
+      fc.integer({ min: least, max: most }),
+      fc.oneof(
+        fc.integer({ min: 0, max: 2 ** 23 - 1 }),
+        fc.integer({ min: 0, max: 15 }),
+        fc.integer({ min: 2 ** 23 - 16, max: 2 ** 23 - 1 }),
+      ),
+      fc.boolean(),
+    )
+    .map(([exponent, mantissa, negative]) => (negative ? -1 : 1) * 2 ** exponent * (1 + mantissa / 2 ** 23));
+
+property(
+  'a quotient by a shared reciprocal and its remainder is rounded as one division',
+  [numbers(-80, 79), numbers(-40, 39)],
+  (a, b) => {
+    const fma = (u: number, v: number, w: number): number => Number(evaluate('fma', f32, u, v, w));
+    const r = Math.fround(1 / b);
+    const s = Math.fround(fma(-b, r, 1) * r);
+    const q = fma(a, r, Math.fround(a * s));
+    assert.equal(fma(fma(-b, q, a), r, q), Math.fround(a / b));
+  },
+);
 
 test('launch bounds are given on request', () => {
   const source = renderCuda(kernel([]), { maxThreads: 256 });

@@ -233,6 +233,7 @@ export class CudaExpressions {
 
   #alu(e: Expr & { op: 'alu' }): Text {
     const operand = (e.src[0] as Expr).type.dtype;
+    if (e.arg === 'div' && e.type.dtype === f32 && (e.src[1] as Expr).op === 'splat') return this.#shared(e);
     const operator = OPERATORS[e.arg];
     const name =
       operator && operand.kind === 'float' && !isHalf(operand)
@@ -263,6 +264,35 @@ export class CudaExpressions {
     const operator = name.slice('operator'.length);
     const level = operator === '+' || operator === '-' ? PRECEDENCE.sum : PRECEDENCE.product;
     return infix(args[0]!, operator, args[1]!, level);
+  }
+
+  /**
+   * Lanes divided by one number, rounded as each division would be. The compiler computes 1 / b, its remainder and what is
+   * asked of b once where b is the same for many. r + s is 1 / b to 46 bits, so q is a / b or one of its neighbours, and the last
+   * step rounds it rightly (P. Markstein, IBM J. Res. Dev. 34, 1990, theorem of corrected quotients): as long as nothing leaves
+   * the normal numbers, which the bounds see to.
+   */
+  #shared({ src, type: { lanes } }: Expr): Text {
+    const [a, b] = src as readonly [Expr, Expr];
+    const prelude = this.#prelude;
+    const type = prelude.vector(f32, lanes);
+    const name = `shared_div_x${lanes}`;
+    const at = ['x', 'y', 'z', 'w'].slice(0, lanes);
+    const extreme = (of: string): string =>
+      at.map((i) => `fabsf(a.${i})`).reduce((x, y) => `${of}(${x}, ${y})`);
+    const corrected = at.map((i) => `fmaf(fmaf(-b, q.${i}, a.${i}), r, q.${i})`);
+    prelude.define(
+      name,
+      () => `__device__ inline ${type} ${name}(${type} a, float b) {
+  const float r = 1 / b, s = fmaf(-b, r, 1.0f) * r;
+  if (fabsf(b) >= 0x1p-40f && fabsf(b) <= 0x1p40f && ${extreme('fminf')} >= 0x1p-80f && ${extreme('fmaxf')} <= 0x1p80f) {
+    const ${type} q = {${at.map((i) => `fmaf(a.${i}, r, a.${i} * s)`).join(', ')}};
+    return {${corrected.join(', ')}};
+  }
+  return {${at.map((i) => `a.${i} / b`).join(', ')}};
+}`,
+    );
+    return call(name, this.value(a), this.value(b.src[0] as Expr));
   }
 
   /**
