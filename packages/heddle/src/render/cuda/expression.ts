@@ -233,7 +233,7 @@ export class CudaExpressions {
 
   #alu(e: Expr & { op: 'alu' }): Text {
     const operand = (e.src[0] as Expr).type.dtype;
-    if (e.arg === 'div' && e.type.dtype === f32 && (e.src[1] as Expr).op === 'splat') return this.#shared(e);
+    if (this.#isShared(e)) return this.#shared(e);
     const operator = OPERATORS[e.arg];
     const name =
       operator && operand.kind === 'float' && !isHalf(operand)
@@ -266,33 +266,41 @@ export class CudaExpressions {
     return infix(args[0]!, operator, args[1]!, level);
   }
 
+  /** Whether it is a quotient of lanes whose divisor divides others, too. */
+  #isShared({ arg, type, src }: Expr): boolean {
+    if (arg !== 'div' || type.dtype !== f32 || type.lanes === 1) return false;
+    const by = src[1] as Expr;
+    return by.op === 'splat' || (by.op === 'variable' && this.#analysis.divisors.has(by.arg));
+  }
+
   /**
-   * Lanes divided by one number, rounded as each division would be. The compiler computes 1 / b, its remainder and what is
-   * asked of b once where b is the same for many. r + s is 1 / b to 46 bits, so q is a / b or one of its neighbours, and the last
-   * step rounds it rightly (P. Markstein, IBM J. Res. Dev. 34, 1990, theorem of corrected quotients): as long as nothing leaves
-   * the normal numbers, which the bounds see to.
+   * Quotients rounded as divisions round them. The compiler computes 1 / b, its remainder and what is asked of b once where b
+   * is the same for many. r + s is 1 / b to 46 bits, so q is a / b or one of its neighbours, and the last step rounds it
+   * rightly (P. Markstein, IBM J. Res. Dev. 34, 1990, theorem of corrected quotients): as long as nothing leaves the normal
+   * numbers, which the bounds see to.
    */
   #shared({ src, type: { lanes } }: Expr): Text {
-    const [a, b] = src as readonly [Expr, Expr];
     const prelude = this.#prelude;
     const type = prelude.vector(f32, lanes);
     const name = `shared_div_x${lanes}`;
-    const at = ['x', 'y', 'z', 'w'].slice(0, lanes);
-    const extreme = (of: string): string =>
-      at.map((i) => `fabsf(a.${i})`).reduce((x, y) => `${of}(${x}, ${y})`);
-    const corrected = at.map((i) => `fmaf(fmaf(-b, q.${i}, a.${i}), r, q.${i})`);
+    const vector = (of: (lane: string) => string): string => `{${LANES.slice(0, lanes).map(of).join(', ')}}`;
+    const extreme = (of: 'fminf' | 'fmaxf', what: string): string =>
+      LANES.slice(0, lanes)
+        .map((i) => `fabsf(${what}.${i})`)
+        .reduce((x, y) => `${of}(${x}, ${y})`);
     prelude.define(
       name,
-      () => `__device__ inline ${type} ${name}(${type} a, float b) {
-  const float r = 1 / b, s = fmaf(-b, r, 1.0f) * r;
-  if (fabsf(b) >= 0x1p-40f && fabsf(b) <= 0x1p40f && ${extreme('fminf')} >= 0x1p-80f && ${extreme('fmaxf')} <= 0x1p80f) {
-    const ${type} q = {${at.map((i) => `fmaf(a.${i}, r, a.${i} * s)`).join(', ')}};
-    return {${corrected.join(', ')}};
+      () => `__device__ inline ${type} ${name}(${type} a, ${type} b) {
+  const ${type} r = ${vector((i) => `1 / b.${i}`)};
+  const ${type} s = ${vector((i) => `fmaf(-b.${i}, r.${i}, 1.0f) * r.${i}`)};
+  if (${extreme('fminf', 'b')} >= 0x1p-40f && ${extreme('fmaxf', 'b')} <= 0x1p40f && ${extreme('fminf', 'a')} >= 0x1p-80f && ${extreme('fmaxf', 'a')} <= 0x1p80f) {
+    const ${type} q = ${vector((i) => `fmaf(a.${i}, r.${i}, a.${i} * s.${i})`)};
+    return ${vector((i) => `fmaf(fmaf(-b.${i}, q.${i}, a.${i}), r.${i}, q.${i})`)};
   }
-  return {${at.map((i) => `a.${i} / b`).join(', ')}};
+  return ${vector((i) => `a.${i} / b.${i}`)};
 }`,
     );
-    return call(name, this.value(a), this.value(b.src[0] as Expr));
+    return call(name, ...src.map((v) => this.value(v as Expr)));
   }
 
   /**

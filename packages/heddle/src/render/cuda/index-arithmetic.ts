@@ -48,6 +48,8 @@ export interface Analysis {
   readonly indexArithmetic: ReadonlySet<Node>;
   /** Whether threads may end before others. */
   readonly returns: boolean;
+  /** Variables by which more than one number is divided. */
+  readonly divisors: ReadonlySet<Variable>;
   /** Buffers that are stored to. */
   readonly written: ReadonlySet<Param>;
   /** Whether `e` is known to be a multiple of `n`. */
@@ -73,11 +75,21 @@ export function analyse(body: Statement): Analysis {
   return {
     indexArithmetic: indexArithmetic(nodes, accesses, definitions),
     returns: nodes.some(({ op }) => op === 'return'),
+    divisors: divisorsOf(nodes),
     written: new Set(
       accesses.flatMap(({ memory, writes }) => (writes && memory.op === 'buffer' ? [memory.arg] : [])),
     ),
     isMultiple: (e, n) => isMultiple(e, n, definitions, new Set()),
   };
+}
+
+function divisorsOf(nodes: readonly Node[]): Set<Variable> {
+  const [once, again] = [new Set<Variable>(), new Set<Variable>()];
+  for (const node of nodes) {
+    const by = node.op === 'alu' && node.arg === 'div' ? (node.src[1] as Expr) : undefined;
+    if (by?.op === 'variable') (once.has(by.arg) ? again : once).add(by.arg);
+  }
+  return again;
 }
 
 const COMPARISONS: ReadonlySet<string> = new Set(['lt', 'le', 'gt', 'ge', 'eq', 'ne']);
