@@ -230,6 +230,8 @@ export interface KernelStage {
   readonly block: readonly [number, number, number];
   /** Bytes of the dynamic shared array, if the kernel has one. */
   readonly sharedBytes?: number;
+  /** Blocks of a cluster, if they work together. */
+  readonly cluster?: readonly [number, number, number];
   readonly args: readonly StageArgument[];
 }
 

@@ -87,11 +87,17 @@ test('floats become the nearest bytes, and bytes floats, without the instruction
   assert.match(renderCuda(wide), /\^ 0x8080u.*__byte_perm\(v, 0x4b000000, 0x7441\)\) - 8388736\.0f/);
 });
 
-test('lanes divided by one number share its reciprocal, others do not', () => {
+test('quotients of lanes by the same number share its reciprocal, others do not', () => {
   const four = load(bufferParam(x), [int(0)], 4);
   const divided = (by: Expr): string => text(store(bufferParam(y), alu('div', [four, by]), [int(0)]));
-  assert.match(divided(splat(readX(int(4)), 4)), /= shared_div_x4\(.*, x\[4\]\);/);
-  assert.doesNotMatch(divided(load(bufferParam(x), [int(4)], 4)), /shared_div/);
+  const other = load(bufferParam(x), [int(4)], 4);
+  assert.match(divided(splat(readX(int(4)), 4)), /= .*shared_div_x4\(.*splat_f32x4\(x\[4\]\)\)/);
+  assert.doesNotMatch(divided(other), /shared_div/);
+  const by: Variable = { name: 'by', type: value(f32, 4), constant: true };
+  const quotient = (at: number): Statement =>
+    store(bufferParam(y), alu('div', [load(bufferParam(x), [int(at)], 4), read(by)]), [int(at)]);
+  assert.doesNotMatch(text(declare(by, other), quotient(0)), /shared_div/);
+  assert.match(text(declare(by, other), quotient(0), quotient(8)), /shared_div_x4\(.*, by\)/);
 });
 
 /** Numbers of f32 of these exponents, mantissas near powers of two among them. */
@@ -123,6 +129,8 @@ property(
 test('launch bounds are given on request', () => {
   const source = renderCuda(kernel([]), { maxThreads: 256 });
   assert.match(source, /^extern "C" __global__ void __launch_bounds__\(256\) k\(/);
+  const several = renderCuda(kernel([], { resident: 4 }), { maxThreads: 256 });
+  assert.match(several, /^extern "C" __global__ void __launch_bounds__\(256, 4\) k\(/);
 });
 
 test('names: keywords, prelude and repeated names get one of their own', () => {

@@ -211,7 +211,7 @@ async function simulated(make: (x: GraphNode) => GraphNode, x: Tensor, target: T
 test('columns in registers, in shared memory, and read again', async () => {
   useDevice('cpu');
   const x = values([8192, 32]).mul(3);
-  const few: Target = { ...H200, units: 2 };
+  const few: Target = { ...H200, units: 2, capability: 80 };
   const less: Target = { ...few, limits: { ...H200.limits, sharedBytesPerBlock: 100_000 } };
   const softmaxOf = (of: GraphNode): GraphNode => softmax(of, 0, false);
   const [whole, part] = [few, less].map((target) => {
@@ -227,6 +227,27 @@ test('columns in registers, in shared memory, and read again', async () => {
       relative: 2e-6,
       absolute: 1e-9,
     });
+});
+
+test('columns that the blocks of a cluster share', async () => {
+  useDevice('cpu');
+  const few: Target = { ...H200, units: 2 };
+  const agrees = async (x: Tensor, make: (of: GraphNode) => GraphNode, expected: Tensor): Promise<void> => {
+    const { work } = schedule([make(b.leaf(x.shape, f32))], few).launches[0]!;
+    assert.ok('kernel' in work && work.cluster![0] > 1, `${x.shape}: blocks share a strip`);
+    assertClose(await simulated(make, x, few), Array.from(await expected.data(), Number), `${x.shape}`, {
+      relative: 5e-6,
+      absolute: 1e-6,
+    });
+  };
+  const ragged = values([4101, 66]).mul(3);
+  await agrees(ragged, (of) => softmax(of, 0, false), ragged.softmax(0));
+  const middle = values([2, 2061, 64]);
+  await agrees(
+    middle,
+    (of) => standardize(b.cast(b.cast(of, bf16), f32), [1], 1e-5),
+    layerNorm(middle.cast(bf16).cast(f32), [1]),
+  );
 });
 
 test('long rows in shared memory, and read again', async () => {

@@ -8,7 +8,7 @@ import { formatType } from './types.js';
  * Text that two kernels share only if they are the same but for the places in the source they came from. Nodes and
  * variables are numbered in the order they are met, so it is the same in every process.
  */
-export function kernelFingerprint({ name, params, arrays, body, lists }: KernelIr): string {
+export function kernelFingerprint({ name, params, arrays, body, lists, resident }: KernelIr): string {
   const numbers = new Map<object, number>();
 
   const plain = (v: unknown): string => {
@@ -31,7 +31,8 @@ export function kernelFingerprint({ name, params, arrays, body, lists }: KernelI
     for (const s of n.src) text += ` ${node(s)}`;
     return `${text})`;
   };
-  return `${plain([name, params, arrays, ...(lists === undefined ? [] : [lists])])}\n${node(body)}`;
+  const rest = [...(lists === undefined ? [] : [lists]), ...(resident === undefined ? [] : [{ resident }])];
+  return `${plain([name, params, arrays, ...rest])}\n${node(body)}`;
 }
 
 const hashes = new WeakMap<KernelIr, string>();

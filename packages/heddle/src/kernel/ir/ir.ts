@@ -156,6 +156,8 @@ export interface KernelIr {
    * the arguments of the last list that begins at or before it, and counts blockIdx.x from there.
    */
   readonly lists?: number | undefined;
+  /** Blocks that a multiprocessor is to hold at once: the compiler gives their threads no more registers than that leaves. */
+  readonly resident?: number | undefined;
   /** Only of a kernel that the passes have lowered for the CPU. */
   readonly lowered?: Lowered;
 }

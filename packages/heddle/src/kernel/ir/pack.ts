@@ -2,14 +2,19 @@
 import { ObjectReader, ObjectWriter } from '../../core/object-table.js';
 import type { KernelIr } from './ir.js';
 
-type Head = Pick<KernelIr, 'name' | 'params' | 'lists' | 'arrays'>;
+type Head = Pick<KernelIr, 'name' | 'params' | 'lists' | 'resident' | 'arrays'>;
 type Inside = Pick<KernelIr, 'body'>;
 
 /** Two lines: what launching a kernel takes, and what compiling it takes. */
-export function packKernel({ name, params, lists, arrays, body }: KernelIr): [head: string, inside: string] {
+export function packKernel(kernel: KernelIr): [head: string, inside: string] {
+  const { name, params, lists, resident, arrays, body } = kernel;
   const writer = new ObjectWriter();
   return [
-    writer.write({ name, params, ...(lists && { lists }), arrays } satisfies Head),
+    writer.write({
+      ...{ name, params, arrays },
+      ...(lists && { lists }),
+      ...(resident && { resident }),
+    } satisfies Head),
     writer.write({ body } satisfies Inside),
   ];
 }

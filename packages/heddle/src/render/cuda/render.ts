@@ -112,10 +112,11 @@ class Writer {
   }
 
   write(): CudaKernel {
-    const { params, arrays, body, lists } = this.#ir;
+    const { params, arrays, body, lists, resident } = this.#ir;
     const { maxThreads } = this.#options;
     // Registers can be moved between warpgroups only where their number is fixed: by one block of a multiprocessor.
-    const blocks = some([body], movesRegisters) ? ', 1' : '';
+    const most = some([body], movesRegisters) ? 1 : resident;
+    const blocks = most === undefined ? '' : `, ${most}`;
     const bounds = maxThreads === undefined ? '' : ` __launch_bounds__(${maxThreads}${blocks})`;
     const list =
       lists === undefined ? params.map((p) => this.#parameter(p)).join(', ') : this.#lists(params, lists);

@@ -66,14 +66,12 @@ export function lowerGroup(
     const lower = target.model === 'threads' ? elementsBody : blocksBody;
     return lower(roots, outputs, axis, memories, shape, target);
   };
-  const { statement, grid, block, arrays = [], sharedBytes } = body();
+  const { statement, arrays = [], resident, ...sizes } = body();
   const params = [...memories.reads.values(), ...outputs].map((m) => m.arg as Param);
   return {
-    ir: { name, params, arrays, body: statement },
+    ir: { name, params, arrays, body: statement, ...(resident && { resident }) },
     params: [...memories.reads.keys(), ...roots],
-    grid,
-    block,
-    ...(sharedBytes === undefined ? {} : { sharedBytes }),
+    ...sizes,
     anySize,
   };
 }

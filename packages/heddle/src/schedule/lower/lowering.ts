@@ -41,6 +41,8 @@ export interface LoweredGroup {
   readonly block: readonly [number, number, number];
   /** Bytes of the dynamic shared array, if the kernel has one. */
   readonly sharedBytes?: number;
+  /** Blocks of a cluster, if they work together. */
+  readonly cluster?: readonly [number, number, number];
   /** The same for any number of elements, if it can be so. */
   readonly anySize?: AnySizeForm | undefined;
 }
@@ -128,11 +130,15 @@ export const loopDigit = (axis: LoopAxis, v: Variable, size: number, under: numb
 
 export interface Body {
   readonly statement: Statement;
+  /** As in `KernelIr`. */
+  readonly resident?: number;
   readonly arrays?: readonly ArrayDecl[];
   readonly grid: readonly [number, number, number];
   readonly block: readonly [number, number, number];
   /** Bytes of the dynamic shared array, if the kernel has one. */
   readonly sharedBytes?: number;
+  /** Blocks of a cluster, if they work together. */
+  readonly cluster?: readonly [number, number, number];
 }
 
 /** Compute all roots at these coordinates, then store them: an output may be an input's own memory. */

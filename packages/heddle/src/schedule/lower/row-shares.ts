@@ -24,6 +24,8 @@ export interface RowShares {
   readonly rowsPerBlock: number;
   /** Where a row stays. */
   readonly place: 'registers' | 'shared' | 'memory';
+  /** Blocks of a multiprocessor, where that many keep their rows. */
+  readonly resident?: number;
 }
 
 /** Blocks of a multiprocessor that keep a row each in shared memory: while one moves its row, another computes. */
@@ -48,7 +50,7 @@ export function rowSharesOf(
       const team = 2 ** Math.floor(Math.log2(limits.registersPerMultiprocessor / REGISTERS / blocks));
       const kept = Math.ceil(columns / (team * lanes)) * team * lanes * bytes * tensors;
       if (kept + (team / GPU.warp) * resultBytes > sharedBytesOfEach(limits, blocks)) continue;
-      return { lanes, team, each: TURN / lanes, rowsPerBlock: 1, place: 'shared' };
+      return { lanes, team, each: TURN / lanes, rowsPerBlock: 1, place: 'shared', resident: blocks };
     }
   const most = (columns > GPU.threadsPerBlock * KEPT ? 2 * KEPT : KEPT) / lanes;
   const few = Math.min(4, most);

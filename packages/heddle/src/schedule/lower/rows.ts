@@ -98,13 +98,14 @@ class Rows {
     const rows = new Evaluator(this.#kernel.scope, undefined, this.#out);
     this.#kernel.compute(this.#row, rows, (nodes) => this.#reduce(nodes));
     this.#store(rows);
-    const { team, rowsPerBlock } = this.#shares;
+    const { team, rowsPerBlock, resident } = this.#shares;
     return {
       statement: k.block(this.#out),
       arrays: this.#kernel.arrays,
       grid: [Math.ceil(this.#structure.rows / rowsPerBlock), 1, 1],
       block: [Math.max(32, team * rowsPerBlock), 1, 1],
       ...(this.#kept && { sharedBytes: this.#kept.bytes }),
+      ...(resident && { resident }),
     };
   }
 

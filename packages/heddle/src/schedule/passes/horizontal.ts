@@ -53,6 +53,8 @@ export function mergeLaunches(launches: readonly PlacedLaunch[], target: Target)
 function partOf({ work, ...rest }: PlacedLaunch, target: Target): Part | undefined {
   if ('library' in work) return undefined;
   const { kernel, grid, block, sharedBytes: dynamicBytes = 0 } = work;
+  // Blocks of a cluster count from the first block of the grid.
+  if (work.cluster) return undefined;
   // A kernel with tiles fills its multiprocessor.
   if (kernel.lists !== undefined || kernel.arrays.some((a) => a.form)) return undefined;
   if (volume(grid) > SMALL * target.units || staticBytes(kernel.arrays) > GPU.freeSharedBytes)

@@ -47,20 +47,12 @@ const nameOf = (group: Group): string => {
 };
 
 function toWork(group: Group, stored: ReadonlySet<GraphNode>, target: Target): Work {
-  const { ir, params, grid, block, sharedBytes, anySize } = lowerGroup(
-    nameOf(group),
-    group,
-    (n) => stored.has(n),
-    target,
-  );
-  const shared = sharedBytes === undefined ? {} : { sharedBytes };
+  const { ir, params, anySize, ...sizes } = lowerGroup(nameOf(group), group, (n) => stored.has(n), target);
   const reads = new Set(params.filter((p) => !group.roots.includes(p)));
   return {
     group,
     reads,
-    stages: [
-      { work: { kernel: ir, grid, block, ...shared }, slots: params.map((node) => ({ node })), anySize },
-    ],
+    stages: [{ work: { kernel: ir, ...sizes }, slots: params.map((node) => ({ node })), anySize }],
     scratch: [],
   };
 }
