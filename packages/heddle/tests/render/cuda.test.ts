@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { type DType, f32, f64, i8, i32, i64, u8 } from '../../src/core/dtype.js';
+import { bf16, type DType, f32, f64, i8, i32, i64, u8 } from '../../src/core/dtype.js';
 import type { Location } from '../../src/core/errors.js';
 import {
   alu,
@@ -18,6 +18,7 @@ import {
   forLoop,
   int,
   type KernelIr,
+  lane,
   load,
   print,
   read,
@@ -125,6 +126,18 @@ property(
     assert.equal(fma(fma(-b, q, a), r, q), Math.fround(a / b));
   },
 );
+
+test('what is only stored in 16 bits is rounded there', () => {
+  const half = { name: 'h', schema: buffer(bf16) };
+  const h = bufferParam(half);
+  const v: Variable = { name: 'v', type: value(bf16, 4), constant: true };
+  const made = declare(v, cast(bf16, load(bufferParam(x), [int(0)], 4)));
+  const storing = store(h, read(v), [int(0)]);
+  const of = (...body: Statement[]): string => renderCuda(kernel(body, { params: [x, y, half] }));
+  assert.doesNotMatch(of(made, storing), /cast_bf16x4/);
+  assert.match(of(made, storing), /= store_bf16x4\(v\);/);
+  assert.match(of(made, storing, writeY(lane(cast(f32, read(v)), 0))), /cast_bf16x4/);
+});
 
 test('launch bounds are given on request', () => {
   const source = renderCuda(kernel([]), { maxThreads: 256 });

@@ -8,8 +8,6 @@ __device__ inline f32x4 splat_f32x4(float a) { return {a, a, a, a}; }
 struct alignas(8) bf16x4 { bf16 x, y, z, w; };
 __device__ inline f32x4 load_bf16x4(bf16x4 a) { return {bf16_to_float(a.x), bf16_to_float(a.y), bf16_to_float(a.z), bf16_to_float(a.w)}; }
 __device__ inline f32x4 cast_f32x4(f32x4 a) { return {a.x, a.y, a.z, a.w}; }
-__device__ inline float round_bf16(float f) { unsigned both; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(f), "f"(0.0f)); return __uint_as_float(both); }
-__device__ inline f32x4 cast_bf16x4(f32x4 a) { return {round_bf16(a.x), round_bf16(a.y), round_bf16(a.z), round_bf16(a.w)}; }
 __device__ inline bf16 float_to_bf16(float f) { unsigned both; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(0.0f), "f"(f)); return (bf16)both; }
 __device__ inline bf16x4 store_bf16x4(f32x4 a) { return {float_to_bf16(a.x), float_to_bf16(a.y), float_to_bf16(a.z), float_to_bf16(a.w)}; }
 
@@ -504,7 +502,7 @@ extern "C" __global__ void conv2dDepthwise_conv2d_3_tf32_bf16_0(const bf16* x, c
         // const to = (plane * outSize[0] + row) * outSize[1] + column;
         const int to = (plane * 2 + row) * 8 + column;
         // storeLanes(y, to, finish(element(sum), image, channel, row, column), lanes, context);
-        const f32x4 t = cast_bf16x4(sum);
+        const f32x4 t = sum;
         // if (lanes === 4) store4(x, at, v);
         *reinterpret_cast<bf16x4*>(y + to) = store_bf16x4(t);
       }

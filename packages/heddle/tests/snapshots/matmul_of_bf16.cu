@@ -34,8 +34,6 @@ __device__ inline f32x4 mma_bf16(u32x4 a, u32x2 b, f32x4 c) {
   return c;
 }
 struct alignas(8) f32x2 { float x, y; };
-__device__ inline float round_bf16(float f) { unsigned both; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(f), "f"(0.0f)); return __uint_as_float(both); }
-__device__ inline f32x2 cast_bf16x2(f32x2 a) { return {round_bf16(a.x), round_bf16(a.y)}; }
 struct alignas(4) bf16x2 { bf16 x, y; };
 __device__ inline bf16 float_to_bf16(float f) { unsigned both; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(0.0f), "f"(f)); return (bf16)both; }
 __device__ inline bf16x2 store_bf16x2(f32x2 a) { return {float_to_bf16(a.x), float_to_bf16(a.y)}; }
@@ -378,7 +376,7 @@ extern "C" __global__ void matmul_of_bf16(const unsigned* a, const unsigned* b, 
       // if (row < M && column < N) {
       if (row_1 < 512 && column_1 < 512) {
         // if (!work.inParts) storeLanes(c, to, finish(work.cast(v), batch, row, column), lanes, context);
-        const f32x2 t = cast_bf16x2(v_1);
+        const f32x2 t = v_1;
         // else if (lanes === 2) store2(x, at, v);
         *reinterpret_cast<bf16x2*>(c + to) = store_bf16x2(t);
       }
@@ -393,7 +391,7 @@ extern "C" __global__ void matmul_of_bf16(const unsigned* a, const unsigned* b, 
       // if (row < M && column < N) {
       if (row_2 < 512 && column_1 < 512) {
         // if (!work.inParts) storeLanes(c, to, finish(work.cast(v), batch, row, column), lanes, context);
-        const f32x2 t = cast_bf16x2(v_2);
+        const f32x2 t = v_2;
         // else if (lanes === 2) store2(x, at, v);
         *reinterpret_cast<bf16x2*>(c + to_1) = store_bf16x2(t);
       }

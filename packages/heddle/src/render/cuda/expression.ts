@@ -169,6 +169,15 @@ export class CudaExpressions {
     return postfix(`${this.#memoryName(memory)}${indices.map((i) => `[${this.value(i).text}]`).join('')}`);
   }
 
+  /** As `value`, but what a store is to round need not be rounded yet. */
+  beforeStore(e: Expr): Text {
+    const [from] = e.src as readonly Expr[];
+    const { dtype, lanes } = e.type;
+    const isRounding = e.op === 'cast' && isHalf(dtype) && from!.type.dtype === f32;
+    // Pairs of f16 are rounded where they are made: #roundPair says why.
+    return isRounding && !(dtype === f16 && lanes === 2) ? this.value(from!) : this.value(e);
+  }
+
   /** As `value`, but a computed f16 or bf16 is still the f32 before its rounding. */
   #unrounded(e: Expr): Text {
     const prelude = this.#prelude;

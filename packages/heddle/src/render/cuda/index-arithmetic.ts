@@ -50,6 +50,8 @@ export interface Analysis {
   readonly returns: boolean;
   /** Variables by which more than one number is divided. */
   readonly divisors: ReadonlySet<Variable>;
+  /** Constant variables whose values are stored to buffers, and nothing else: a store rounds them. */
+  readonly onlyStored: ReadonlySet<Variable>;
   /** Buffers that are stored to. */
   readonly written: ReadonlySet<Param>;
   /** Whether `e` is known to be a multiple of `n`. */
@@ -76,6 +78,7 @@ export function analyse(body: Statement): Analysis {
     indexArithmetic: indexArithmetic(nodes, accesses, definitions),
     returns: nodes.some(({ op }) => op === 'return'),
     divisors: divisorsOf(nodes),
+    onlyStored: onlyStored(nodes),
     written: new Set(
       accesses.flatMap(({ memory, writes }) => (writes && memory.op === 'buffer' ? [memory.arg] : [])),
     ),
@@ -90,6 +93,17 @@ function divisorsOf(nodes: readonly Node[]): Set<Variable> {
     if (by?.op === 'variable') (once.has(by.arg) ? again : once).add(by.arg);
   }
   return again;
+}
+
+function onlyStored(nodes: readonly Node[]): Set<Variable> {
+  const [stored, used] = [new Set<Variable>(), new Set<Variable>()];
+  for (const node of nodes)
+    (node.src as readonly Node[]).forEach((source, at) => {
+      if (source.op !== 'variable') return;
+      const isStored = node.op === 'store' && at === 1 && node.src[0]!.op === 'buffer';
+      (isStored && source.arg.constant ? stored : used).add(source.arg);
+    });
+  return new Set([...stored].filter((variable) => !used.has(variable)));
 }
 
 const COMPARISONS: ReadonlySet<string> = new Set(['lt', 'le', 'gt', 'ge', 'eq', 'ne']);

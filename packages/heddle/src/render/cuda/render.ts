@@ -234,7 +234,10 @@ class Writer {
         this.#line('}');
         return;
       case 'let': {
-        const value = this.#value(s.src[0] as Expr);
+        const initial = s.src[0] as Expr;
+        const value = this.#analysis.onlyStored.has(s.arg)
+          ? this.#expressions.beforeStore(initial)
+          : this.#value(initial);
         const name = this.#declare(s.arg);
         this.#line(`${s.arg.constant ? 'const ' : ''}${registerType(s.arg.type)} ${name} = ${value.text};`);
         return;
