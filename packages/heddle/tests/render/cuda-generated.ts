@@ -1,5 +1,5 @@
 /** The kernels that the scheduler makes for a GPU: those of whole training steps and of layers, forward and backward. */
-import { bf16, bool, f64, i32 } from '../../src/core/dtype.js';
+import { bf16, bool, f32, f64, i32 } from '../../src/core/dtype.js';
 import { leaf } from '../../src/graph/build.js';
 import { vjp } from '../../src/graph/grad.js';
 import {
@@ -94,6 +94,22 @@ export function attentionKernels(
   return launches.flatMap(({ work }) =>
     'kernel' in work && work.kernel.name.startsWith('attention')
       ? [{ ir: { ...work.kernel, name: `${work.kernel.name}_${width}` }, threads: work.block[0] }]
+      : [],
+  );
+}
+
+/** Lines that stay in shared memory, of a block or a cluster: columns, and rows with a loss and its gradient. */
+export function longLineKernels(
+  target: Target,
+): readonly { readonly ir: KernelIr; readonly threads: number }[] {
+  const logits = new Tensor(leaf([8192, 50304], bf16, true));
+  const loss = crossEntropy(logits, new Tensor(leaf([8192], i32)));
+  const [gradient] = vjp([loss.node], [leaf(loss.shape, bf16)], [logits.node]);
+  const columns = [bf16, f32].map((dtype) => new Tensor(leaf([8192, 8192], dtype)).softmax(0).node);
+  const { launches } = schedule([loss.node, gradient!, ...columns], target);
+  return launches.flatMap(({ work }, i) =>
+    'kernel' in work && work.sharedBytes !== undefined
+      ? [{ ir: { ...work.kernel, name: `${work.kernel.name}_lines_${i}` }, threads: work.block[0] }]
       : [],
   );
 }

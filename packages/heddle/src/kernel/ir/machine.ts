@@ -3,7 +3,7 @@
  * (target.ts). How long things take is fitted, and stands in one table: cycles of an H200 unless said otherwise. A model
  * ranks; the autotuner times the first few.
  */
-import type { GpuLimits } from './target.js';
+import { GPU, type GpuLimits } from './target.js';
 
 /** What a block asks for. */
 export interface BlockNeeds {
@@ -36,6 +36,13 @@ export const sharedBytesOfEach = (limits: GpuLimits, blocks: number): number =>
     limits.sharedBytesPerBlock,
     Math.floor(limits.sharedBytesPerMultiprocessor / blocks) - limits.sharedBytesReserved,
   );
+
+/** Compute capability × 10 that has thread-block clusters (Hopper). */
+const CLUSTERS = 90;
+
+/** Blocks that may work together on a GPU of that compute capability × 10: powers of two. */
+export const clusterSizes = (capability: number): readonly number[] =>
+  capability < CLUSTERS ? [1] : Array.from({ length: 1 + Math.log2(GPU.blocksPerCluster) }, (_, i) => 2 ** i);
 
 /** Whether a block's threads can have that many registers each. */
 export const hasRegisters = (limits: GpuLimits, threads: number, registers: number): boolean =>

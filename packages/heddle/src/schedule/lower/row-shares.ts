@@ -2,7 +2,7 @@
  * How threads share out the rows of a matrix that are reduced, and where a row stays until it is stored: in registers; one
  * that is too long for them in shared memory, if a multiprocessor has room for it; otherwise it is read again each time.
  */
-import { sharedBytesOfEach } from '../../kernel/ir/machine.js';
+import { clusterSizes, FITTED, sharedBytesOfEach } from '../../kernel/ir/machine.js';
 import { GPU, type Target } from '../../kernel/ir/target.js';
 import type { Lanes } from '../../kernel/ir/types.js';
 import type { Structure } from '../group.js';
@@ -15,10 +15,15 @@ const KEPT = 16;
 const TURN = 16;
 const REGISTERS = 64;
 
+/** Blocks that a multiprocessor may hold, in the order in which they are tried. */
+const RESIDENT = [8, 4, 2, 1] as const;
+
 export interface RowShares {
   readonly lanes: Lanes;
   /** Threads of a row: a power of two. */
   readonly team: number;
+  /** Blocks that share a row: a cluster, if more than one. */
+  readonly blocks: number;
   /** Vectors that a thread has at a time. */
   readonly each: number;
   readonly rowsPerBlock: number;
@@ -27,9 +32,6 @@ export interface RowShares {
   /** Blocks of a multiprocessor, where that many keep their rows. */
   readonly resident?: number;
 }
-
-/** Blocks of a multiprocessor that keep a row each in shared memory: while one moves its row, another computes. */
-const ROWS_AT_ONCE = [4, 3, 2, 1] as const;
 
 /**
  * @param inner size of the innermost loop, which vectors lie along
@@ -40,18 +42,15 @@ export function rowSharesOf(
   inner: number,
   { tensors, bytes, isUniform }: ElementReads,
   resultBytes: number,
-  { units, limits }: Target,
+  target: Target,
 ): RowShares {
+  const { units } = target;
   const busy = rows >= 16 * units;
   const lanes = ([4, 2] as const).find((n) => inner % n === 0 && (busy || columns >= 32 * n)) ?? 1;
   const vectors = columns / lanes;
-  if (columns > GPU.threadsPerBlock * KEPT && isUniform)
-    for (const blocks of ROWS_AT_ONCE) {
-      const team = 2 ** Math.floor(Math.log2(limits.registersPerMultiprocessor / REGISTERS / blocks));
-      const kept = Math.ceil(columns / (team * lanes)) * team * lanes * bytes * tensors;
-      if (kept + (team / GPU.warp) * resultBytes > sharedBytesOfEach(limits, blocks)) continue;
-      return { lanes, team, each: TURN / lanes, rowsPerBlock: 1, place: 'shared', resident: blocks };
-    }
+  const shared = isUniform && columns > GPU.threadsPerBlock * KEPT;
+  const kept = shared ? sharedRowsOf(columns, lanes, bytes * tensors, resultBytes, target) : undefined;
+  if (kept) return kept;
   const most = (columns > GPU.threadsPerBlock * KEPT ? 2 * KEPT : KEPT) / lanes;
   const few = Math.min(4, most);
   const perThread = (n: number): number => powerOfTwo(vectors / n);
@@ -64,5 +63,40 @@ export function rowSharesOf(
   const each = Math.min(most, Math.ceil(vectors / team));
   const threads = rows * team >= 128 * units ? 128 : 32;
   const place = columns <= team * lanes * each ? 'registers' : 'memory';
-  return { lanes, team, each, rowsPerBlock: team > 32 ? 1 : threads / team, place };
+  return { lanes, team, blocks: 1, each, rowsPerBlock: team > 32 ? 1 : threads / team, place };
+}
+
+/**
+ * Rows in shared memory. Several blocks of a multiprocessor keep a row each, or a part of one, so that one moves while
+ * another computes.
+ */
+function sharedRowsOf(
+  columns: number,
+  lanes: Lanes,
+  bytes: number,
+  resultBytes: number,
+  { limits, capability }: Target,
+): RowShares | undefined {
+  const { alone, together } = FITTED.strips;
+  let best: RowShares | undefined;
+  let least = Number.POSITIVE_INFINITY;
+  for (const blocks of clusterSizes(capability))
+    for (const resident of RESIDENT) {
+      const threads = Math.min(
+        GPU.threadsPerBlock / blocks,
+        2 ** Math.floor(Math.log2(limits.registersPerMultiprocessor / REGISTERS / resident)),
+      );
+      const pieces = Math.ceil(columns / (threads * blocks * lanes));
+      const kept = pieces * threads * lanes * bytes;
+      if (kept + (threads / GPU.warp) * resultBytes > sharedBytesOfEach(limits, resident)) continue;
+      const cost =
+        (1 + alone / resident) *
+        (1 + together * (blocks - 1)) *
+        ((pieces * threads * blocks * lanes) / columns);
+      if (cost >= least) continue;
+      const team = threads * blocks;
+      best = { lanes, team, blocks, each: TURN / lanes, rowsPerBlock: 1, place: 'shared', resident };
+      least = cost;
+    }
+  return best;
 }

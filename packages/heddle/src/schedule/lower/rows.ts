@@ -74,11 +74,16 @@ class Rows {
     const inner = loopSizes(axes.at(-1)!).at(-1)!;
     const { resultBytes } = this.#kernel;
     this.#shares = rowSharesOf(structure, inner, readsOf(inputs), resultBytes, target);
-    const { team, lanes, each, rowsPerBlock, place } = this.#shares;
-    const index =
-      rowsPerBlock === 1 ? BLOCK : add(times(BLOCK, rowsPerBlock), k.alu('idiv', [THREAD, k.int(team)]));
-    this.#thread = declared('t', rowsPerBlock === 1 ? THREAD : k.alu('mod', [THREAD, k.int(team)]), out);
-    let row = declared('row', index, out);
+    const { team, lanes, each, blocks, rowsPerBlock, place } = this.#shares;
+    const of = (number: Expr, count: number): readonly [quotient: Expr, remainder: Expr] =>
+      count === 1
+        ? [number, k.int(0)]
+        : [k.alu('idiv', [number, k.int(count)]), k.alu('mod', [number, k.int(count)])];
+    const [cluster, rank] = of(BLOCK, blocks);
+    const [above, thread] = rowsPerBlock === 1 ? [k.int(0), THREAD] : of(THREAD, team);
+    const own = blocks === 1 ? thread : add(times(rank, team / blocks), thread);
+    this.#thread = declared('t', own, out);
+    let row = declared('row', rowsPerBlock === 1 ? cluster : add(times(cluster, rowsPerBlock), above), out);
     if (structure.rows % rowsPerBlock !== 0) {
       this.#isRow = lessThan(k.read(row), structure.rows);
       row = declared('row', k.alu('min', [k.read(row), k.int(structure.rows - 1)]), out);
@@ -87,7 +92,8 @@ class Rows {
     if (place === 'registers') this.#pieces = this.#piecesAt(undefined, 0, each, out);
     if (place === 'shared') {
       const count = Math.ceil(structure.columns / (team * lanes));
-      const kept = new KeptPieces(this.#kernel, inputs, { threads: team, lanes, first: 0, count });
+      const threads = team / blocks;
+      const kept = new KeptPieces(this.#kernel, inputs, { threads, lanes, first: 0, count });
       this.#sweep(out, (pieces, into, base, from) => kept.copy(pieces, base, from, into));
       out.push(k.act('commitCopies', []), k.act('waitCopies', [k.int(0)]));
       this.#kept = kept;
@@ -97,15 +103,20 @@ class Rows {
   body(): Body {
     const rows = new Evaluator(this.#kernel.scope, undefined, this.#out);
     this.#kernel.compute(this.#row, rows, (nodes) => this.#reduce(nodes));
+    const { team, blocks, rowsPerBlock, resident } = this.#shares;
+    const isCluster = blocks > 1;
+    // No block ends while another reads what its warps have.
+    if (isCluster) this.#out.push(k.act('arriveCluster', []));
     this.#store(rows);
-    const { team, rowsPerBlock, resident } = this.#shares;
+    if (isCluster) this.#out.push(k.act('waitCluster', []));
     return {
       statement: k.block(this.#out),
       arrays: this.#kernel.arrays,
-      grid: [Math.ceil(this.#structure.rows / rowsPerBlock), 1, 1],
-      block: [Math.max(32, team * rowsPerBlock), 1, 1],
+      grid: [Math.ceil(this.#structure.rows / rowsPerBlock) * blocks, 1, 1],
+      block: [Math.max(32, (team * rowsPerBlock) / blocks), 1, 1],
       ...(this.#kept && { sharedBytes: this.#kept.bytes }),
       ...(resident && { resident }),
+      ...(isCluster && { cluster: [blocks, 1, 1] }),
     };
   }
 
@@ -218,7 +229,7 @@ class Rows {
 
   /** The values of all threads of a row, held in each of them. */
   #together(nodes: readonly GraphNode[], own: readonly Expr[]): void {
-    const { team } = this.#shares;
+    const { team, blocks } = this.#shares;
     const out = this.#out;
     const butterfly = (node: GraphNode, from: Expr, width: number): Expr => {
       let v = k.read(declared('s', from, out));
@@ -235,15 +246,22 @@ class Rows {
       });
       return;
     }
-    const warps = team / 32;
+    const all = team / 32;
+    const warps = all / blocks;
     const parts = this.#kernel.parts(nodes, [warps]);
     const lane = k.special('laneId');
     const stores = parts.map((part, i) => k.store(part, ofWarp[i]!, [k.special('warpId')]));
     out.push(k.when(k.alu('eq', [lane, k.int(0)]), k.block(stores)));
-    out.push(k.barrier());
+    out.push(...(blocks === 1 ? [k.barrier()] : [k.act('arriveCluster', []), k.act('waitCluster', [])]));
+    const number = k.alu('mod', [lane, k.int(all)]);
+    const warp = k.alu('mod', [number, k.int(warps)]);
+    const rank = k.alu('idiv', [number, k.int(warps)]);
     nodes.forEach((node, i) => {
-      const part = k.load(parts[i]!, [k.alu('mod', [lane, k.int(warps)])]);
-      this.#kernel.held.set(node, butterfly(node, part, warps));
+      const part =
+        blocks === 1
+          ? k.load(parts[i]!, [warp])
+          : k.intrinsic('loadRemote', [parts[i]!, warp, rank], node.dtype);
+      this.#kernel.held.set(node, butterfly(node, part, all));
     });
   }
 

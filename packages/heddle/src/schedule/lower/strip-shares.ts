@@ -4,7 +4,7 @@
  * reduction to the last store: in registers, what does not fit there in shared memory, and what fits into neither it
  * reads again. So a matrix that a reduction, another one and the result would read three times is read once.
  */
-import { FITTED, residentBlocks, sharedBytesOfEach } from '../../kernel/ir/machine.js';
+import { clusterSizes, FITTED, residentBlocks, sharedBytesOfEach } from '../../kernel/ir/machine.js';
 import type { Target } from '../../kernel/ir/target.js';
 import type { Lanes } from '../../kernel/ir/types.js';
 import type { Structure } from '../group.js';
@@ -22,9 +22,6 @@ const REGISTERS = 64;
 const KEPT = 16;
 /** Threads of a block, in the order in which they are tried. */
 const THREADS = [128, 256, 512, 1024] as const;
-/** Blocks of a cluster, and the compute capability × 10 that has clusters. */
-const CLUSTER = [1, 2, 4, 8] as const;
-const CLUSTERS = 90;
 /** Of a block where there are few elements. */
 const FEW = 256;
 /** Bytes of the warps' results of a block at most, which lie beside what it keeps. */
@@ -74,7 +71,7 @@ export function stripsOf(
   let best: Strips | undefined;
   let least = Number.POSITIVE_INFINITY;
   const { alone, narrow, together } = FITTED.strips;
-  for (const blocks of target.capability >= CLUSTERS ? CLUSTER : [1])
+  for (const blocks of clusterSizes(target.capability))
     for (const threads of THREADS)
       for (let width = WIDEST; width >= SECTOR; width /= 2) {
         const across = Math.min(threads, powerOfTwo(width / (lanes * bytes)));
