@@ -77,7 +77,7 @@ function sharedRowsOf(
   resultBytes: number,
   { limits, capability }: Target,
 ): RowShares | undefined {
-  const { alone, together } = FITTED.strips;
+  const { alone, together } = FITTED.rows;
   let best: RowShares | undefined;
   let least = Number.POSITIVE_INFINITY;
   for (const blocks of clusterSizes(capability))

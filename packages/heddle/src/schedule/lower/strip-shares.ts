@@ -1,10 +1,10 @@
 /**
  * How threads share out the columns of a matrix that are reduced and then needed again (softmax along the first axis).
- * A block, or a cluster of blocks where there are clusters, takes a strip of neighbouring columns, as narrow as a whole sector of memory, and keeps it from the first
+ * A block takes a strip of neighbouring columns, as narrow as a whole sector of memory, and keeps it from the first
  * reduction to the last store: in registers, what does not fit there in shared memory, and what fits into neither it
  * reads again. So a matrix that a reduction, another one and the result would read three times is read once.
  */
-import { clusterSizes, FITTED, residentBlocks, sharedBytesOfEach } from '../../kernel/ir/machine.js';
+import { FITTED, residentBlocks, sharedBytesOfEach } from '../../kernel/ir/machine.js';
 import type { Target } from '../../kernel/ir/target.js';
 import type { Lanes } from '../../kernel/ir/types.js';
 import type { Structure } from '../group.js';
@@ -29,13 +29,9 @@ const MOST_PART_BYTES = 24 * 1024;
 
 export interface Strips {
   readonly lanes: Lanes;
-  /** Threads of a block side by side, and above each other. */
+  /** Threads side by side, and above each other. */
   readonly across: number;
   readonly down: number;
-  /** Blocks that share a strip: a cluster, if more than one. */
-  readonly blocks: number;
-  /** Blocks of a multiprocessor, where that many keep what they read. */
-  readonly resident?: number;
   /** Vectors of a column that a thread has: those in registers, those in shared memory, and all of them. */
   readonly inRegisters: number;
   readonly inShared: number;
@@ -64,44 +60,39 @@ export function stripsOf(
     const across = Math.min(32, powerOfTwo(results));
     const down = Math.max(32 / across, Math.min(FEW / across, powerOfTwo(length / 2)));
     const pieces = Math.ceil(length / down);
-    const inRegisters = Math.min(pieces, Math.floor(held));
-    return { lanes: 1, across, down, blocks: 1, inRegisters, inShared: 0, pieces };
+    return { lanes: 1, across, down, inRegisters: Math.min(pieces, Math.floor(held)), inShared: 0, pieces };
   }
   const lanes: Lanes = inner % 4 === 0 ? 4 : 1;
   let best: Strips | undefined;
   let least = Number.POSITIVE_INFINITY;
-  const { alone, narrow, together } = FITTED.strips;
-  for (const blocks of clusterSizes(target.capability))
-    for (const threads of THREADS)
-      for (let width = WIDEST; width >= SECTOR; width /= 2) {
-        const across = Math.min(threads, powerOfTwo(width / (lanes * bytes)));
-        const down = threads / across;
-        const parts = (down / rowsOfWarp(across)) * across * lanes * resultBytes;
-        if (down < rowsOfWarp(across) || parts > MOST_PART_BYTES) continue;
-        const pieces = Math.ceil(length / (down * blocks));
-        const inRegisters = Math.min(pieces, Math.max(1, Math.floor(held / lanes)));
-        const slotBytes = threads * lanes * bytes * tensors;
-        const wanted = Math.floor((pieces - inRegisters) / SHARED_TURN) * SHARED_TURN;
-        // As many blocks on a multiprocessor as keep all they read, or at least one.
-        const most = residentBlocks(target.limits, { threads, bytes: 0, registers: REGISTERS });
-        const room = (n: number): number =>
-          isUniform ? Math.floor((sharedBytesOfEach(target.limits, n) - parts) / slotBytes) : 0;
-        let resident = most;
-        while (resident > 1 && room(resident) < wanted) resident--;
-        const turns = Math.floor(Math.min(room(resident), wanted) / SHARED_TURN);
-        const inShared = Math.max(0, turns) * SHARED_TURN;
-        const all = Math.ceil(results / (across * lanes)) * blocks;
-        const rounds = Math.ceil(all / (target.units * resident));
-        const cost =
-          (1 + (pieces - inRegisters - inShared) / pieces) *
-          (1 + alone / resident) *
-          (1 + (narrow * SECTOR) / width) *
-          (1 + together * (blocks - 1)) *
-          ((rounds * target.units * resident) / all) *
-          ((pieces * down * blocks) / length);
-        if (cost >= least) continue;
-        [best, least] = [{ lanes, across, down, blocks, resident, inRegisters, inShared, pieces }, cost];
-      }
+  for (const threads of THREADS) {
+    const blocks = residentBlocks(target.limits, { threads, bytes: 0, registers: REGISTERS });
+    for (let width = WIDEST; width >= SECTOR; width /= 2) {
+      const across = Math.min(threads, powerOfTwo(width / (lanes * bytes)));
+      const down = threads / across;
+      const parts = (down / rowsOfWarp(across)) * across * lanes * resultBytes;
+      if (down < rowsOfWarp(across) || parts > MOST_PART_BYTES) continue;
+      const pieces = Math.ceil(length / down);
+      const inRegisters = Math.min(pieces, Math.max(1, Math.floor(held / lanes)));
+      const slotBytes = threads * lanes * bytes * tensors;
+      const slots = isUniform
+        ? Math.floor((sharedBytesOfEach(target.limits, blocks) - parts) / slotBytes)
+        : 0;
+      const turns = Math.floor(Math.min(slots, pieces - inRegisters) / SHARED_TURN);
+      const inShared = Math.max(0, turns) * SHARED_TURN;
+      const all = Math.ceil(results / (across * lanes));
+      const rounds = Math.ceil(all / (target.units * blocks));
+      const { alone, narrow } = FITTED.strips;
+      const cost =
+        (1 + (pieces - inRegisters - inShared) / pieces) *
+        (1 + alone / blocks) *
+        (1 + (narrow * SECTOR) / width) *
+        ((rounds * target.units * blocks) / all) *
+        ((pieces * down) / length);
+      if (cost >= least) continue;
+      [best, least] = [{ lanes, across, down, inRegisters, inShared, pieces }, cost];
+    }
+  }
   return best!;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Columns on a GPU that are reduced and needed again: a block, or a cluster of blocks, takes a strip of neighbouring columns
- * (strip-shares.ts says how wide) and does everything there is to do for it. Threads side by side take neighbouring columns, threads above each
+ * Columns on a GPU that are reduced and needed again: a block takes a strip of neighbouring columns (strip-shares.ts says
+ * how wide) and does everything there is to do for it. Threads side by side take neighbouring columns, threads above each
  * other take turns down the columns; their results meet through shuffles, then shared memory, always in the same order.
  */
 import { i32 } from '../../core/dtype.js';
@@ -50,11 +50,9 @@ class StripKernel {
   readonly #out: Statement[];
   readonly #structure: MatrixReduction['structure'];
   readonly #shares: Strips;
-  /** The thread's number among those side by side, and among those of its block above each other. */
+  /** The thread's number among those side by side, and among those above each other. */
   readonly #x: Variable;
   readonly #y: Variable;
-  /** The latter among those of all blocks of the strip. */
-  readonly #row: Variable;
   /** The thread's columns, and whether there are such; undefined if always. */
   readonly #column: Coordinates;
   readonly #isColumn: Expr | undefined;
@@ -74,15 +72,12 @@ class StripKernel {
     const reads = readsOf(inputs);
     const inner = loopSizes(axes.at(-1)!).at(-1)!;
     this.#shares = stripsOf(structure, inner, reads, this.#kernel.resultBytes, target);
-    const { lanes, across, down, blocks, inRegisters, inShared, pieces } = this.#shares;
+    const { lanes, across, inRegisters, inShared, pieces } = this.#shares;
     const out = this.#out;
     const span = across * lanes;
     this.#x = declared('x', k.alu('mod', [THREAD, k.int(across)]), out);
     this.#y = declared('y', k.alu('idiv', [THREAD, k.int(across)]), out);
-    const block = (op: 'idiv' | 'mod'): Expr => k.alu(op, [BLOCK, k.int(blocks)]);
-    const strip = blocks === 1 ? BLOCK : block('idiv');
-    this.#row = blocks === 1 ? this.#y : declared('y', add(times(block('mod'), down), k.read(this.#y)), out);
-    let column = declared('column', add(times(strip, span), times(k.read(this.#x), lanes)), out);
+    let column = declared('column', add(times(BLOCK, span), times(k.read(this.#x), lanes)), out);
     if (structure.rows % span !== 0) {
       // Beyond the end: read the last columns again, and take no notice of them.
       this.#isColumn = lessThan(k.read(column), structure.rows);
@@ -91,7 +86,7 @@ class StripKernel {
     this.#column = this.#kernel.line(column);
     this.#vector = lanes > 1 ? { atom: this.#column.at(-1)!.value.terms[0]!.atom, lanes } : undefined;
     if (inShared > 0) {
-      const threads = across * down;
+      const threads = across * this.#shares.down;
       this.#kept = new KeptPieces(this.#kernel, inputs, {
         ...{ threads, lanes, first: inRegisters, count: inShared },
       });
@@ -109,28 +104,22 @@ class StripKernel {
   body(): Body {
     const columns = new Evaluator(this.#kernel.scope, this.#vector, this.#out);
     this.#kernel.compute(this.#column, columns, (nodes) => this.#reduce(nodes));
-    const { lanes, across, down, blocks, resident } = this.#shares;
-    const isCluster = blocks > 1;
-    // No block ends while another reads what its warps have.
-    if (isCluster) this.#out.push(k.act('arriveCluster', []));
     this.#store(columns);
-    if (isCluster) this.#out.push(k.act('waitCluster', []));
+    const { lanes, across, down } = this.#shares;
     return {
       statement: k.block(this.#out),
       arrays: this.#kernel.arrays,
-      grid: [Math.ceil(this.#structure.rows / (across * lanes)) * blocks, 1, 1],
+      grid: [Math.ceil(this.#structure.rows / (across * lanes)), 1, 1],
       block: [across * down, 1, 1],
       ...(this.#kept && { sharedBytes: this.#kept.bytes }),
-      ...(resident && { resident }),
-      ...(isCluster && { cluster: [blocks, 1, 1] }),
     };
   }
 
   /** Piece `base + n` of the thread's columns; no piece of this base is further down than `base + to`. */
   #piece(base: Expr | undefined, n: number, to: number, out: Statement[]): Piece {
     const { columns: length } = this.#structure;
-    const down = this.#shares.down * this.#shares.blocks;
-    let position: Expr = n === 0 ? k.read(this.#row) : add(k.read(this.#row), k.int(n * down));
+    const { down } = this.#shares;
+    let position: Expr = n === 0 ? k.read(this.#y) : add(k.read(this.#y), k.int(n * down));
     if (base) position = add(times(base, down), position);
     let row = declared('row', position, out);
     const inside = (base ? to : n + 1) * down > length ? lessThan(k.read(row), length) : undefined;
@@ -199,7 +188,7 @@ class StripKernel {
 
   /** The values of all threads of the same columns, held in each of them. */
   #together(nodes: readonly GraphNode[], own: readonly Expr[]): void {
-    const { across, down, lanes, blocks } = this.#shares;
+    const { across, down, lanes } = this.#shares;
     const out = this.#out;
     const butterfly = (node: GraphNode, from: Expr, width: number): Expr => {
       let v = k.read(declared('s', from, out));
@@ -215,7 +204,7 @@ class StripKernel {
     const rows = rowsOfWarp(across);
     const groups = down / rows;
     const ofGroup = nodes.map((node, i) => butterfly(node, own[i]!, rows));
-    if (groups === 1 && blocks === 1) {
+    if (groups === 1) {
       nodes.forEach((node, i) => {
         this.#kernel.held.set(node, ofGroup[i]!);
       });
@@ -227,29 +216,15 @@ class StripKernel {
     const group = k.alu('idiv', [k.read(this.#y), k.int(rows)]);
     const stores = parts.map((part, i) => k.store(part, ofGroup[i]!, place(group)));
     out.push(rows === 1 ? k.block(stores) : k.when(k.alu('eq', [inWarp, k.int(0)]), k.block(stores)));
-    out.push(...(blocks === 1 ? [k.barrier()] : [k.act('arriveCluster', []), k.act('waitCluster', [])]));
-    const within = (op: 'idiv' | 'mod', number: Expr): Expr => k.alu(op, [number, k.int(groups)]);
+    out.push(k.barrier());
     nodes.forEach((node, i) => {
-      const all = groups * blocks;
-      const side = Math.min(rows, all);
+      const side = Math.min(rows, groups);
       const mine = k.alu('mod', [inWarp, k.int(side)]);
-      const read = Array.from({ length: all / side }, (_, n) => {
-        const number = n === 0 ? mine : add(mine, k.int(n * side));
-        return blocks === 1
-          ? k.load(parts[i]!, place(number), lanes)
-          : this.#remote(parts[i]!, place(within('mod', number)), within('idiv', number));
-      });
+      const read = Array.from({ length: groups / side }, (_, n) =>
+        k.load(parts[i]!, place(n === 0 ? mine : add(mine, k.int(n * side))), lanes),
+      );
       this.#kernel.held.set(node, butterfly(node, inPairs(node, read), side));
     });
-  }
-
-  /** What a block of the cluster has for the thread's columns. */
-  #remote(part: MemoryNode, [row, column]: readonly Expr[], rank: Expr): Expr {
-    const { lanes } = this.#shares;
-    const each = Array.from({ length: lanes }, (_, lane) =>
-      k.intrinsic('loadRemote', [part, row!, add(column!, k.int(lane)), rank], part.type.dtype),
-    );
-    return lanes === 1 ? each[0]! : k.vector(each);
   }
 
   /** Results for every column, then for every element. */
@@ -257,7 +232,7 @@ class StripKernel {
     const kernel = this.#kernel;
     const out = this.#out;
     const isColumn = this.#isColumn ? [this.#isColumn] : [];
-    const isFirst = k.alu('eq', [k.read(this.#row), k.int(0)]);
+    const isFirst = k.alu('eq', [k.read(this.#y), k.int(0)]);
     kernel.storeLine(this.#column, columns, [isFirst, ...isColumn]);
     if (kernel.ofElement.length === 0) return;
     const visit: Visit = (pieces, into) => kernel.storePieces(pieces, isColumn, into);
