@@ -1,7 +1,7 @@
 /**
  * Collectives as nodes of the graph: a routine of the device (NCCL, or the host's transport) makes the values. A node takes
- * tensors of one dtype and gives one flat tensor, in which each result has its own place: many gradients are one call,
- * and are not copied together before.
+ * tensors of one dtype and gives one flat tensor, in which each result has its own place: many gradients are one call. Large
+ * ones are not copied together before; small ones are, since NCCL sums many tensors of a call one after the other.
  *
  * All ranks must make the same calls in the same order. So within a traced function each node also has the one made before it
  * as a source, in whose values nobody is interested: whatever else the scheduler does, it keeps this order.
@@ -13,6 +13,7 @@ import { currentTrace, type Trace } from '../engine/trace.js';
 import * as b from '../graph/build.js';
 import type { FusedOp, KernelChoice } from '../graph/fused-op.js';
 import type { GraphNode } from '../graph/node.js';
+import { EXCHANGE_UNITS } from '../kernel/ir/library-call.js';
 import type { ReductionOp } from './transport.js';
 
 export type CollectiveKind = 'allReduce' | 'broadcast' | 'allGather' | 'reduceScatter';
@@ -26,6 +27,8 @@ export interface CollectiveArg {
   readonly op: ReductionOp;
   /** Whose values all get, where one has them: a place in `ranks`. */
   readonly root: number;
+  /** Whether other launches of the program run meanwhile: it then leaves most of the GPU to them, and takes longer. */
+  readonly beside: boolean;
   /** Elements of each source. */
   readonly counts: readonly number[];
   /** Where the result of each begins in the flat one, in elements. */
@@ -36,6 +39,12 @@ export interface CollectiveArg {
 
 /** Each result begins at a multiple of so many bytes. */
 const ALIGNMENT = 64;
+
+/**
+ * Bytes up to which a source is small: copying it takes less than the microseconds of a sum of its own among those that one block
+ * of NCCL makes, one after the other.
+ */
+const SMALL = 256 * 1024;
 
 /** The last collective of each trace. */
 const lastOf = new WeakMap<Trace, GraphNode>();
@@ -76,6 +85,7 @@ type CollectiveGradient = (
 const collective = (kind: CollectiveKind, grad: CollectiveGradient): FusedOp<CollectiveArg> => ({
   name: kind,
   exchanges: true,
+  occupies: ({ beside }) => (beside ? EXCHANGE_UNITS : 0),
   infer: ([first], { size }) => ({ shape: [size], dtype: first!.dtype }),
   compose: () => {
     throw new DeviceError(`[${kind}] this device does not communicate: use the CPU, or a GPU with NCCL.`);
@@ -127,29 +137,52 @@ export const setOwnRank = (rank: number): void => {
 interface Together {
   readonly ranks: readonly number[];
   readonly op: ReductionOp;
+  /** See `CollectiveArg`; default: false. */
+  readonly beside?: boolean;
 }
 
-/** Places of tensors side by side in a flat one. */
+const isSmall = ({ shape, dtype }: GraphNode): boolean => sizeOf(shape) * dtype.bytes <= SMALL;
+
+/** Places of tensors side by side in a flat one, the small ones first. */
 function placed(src: readonly GraphNode[]): Pick<CollectiveArg, 'counts' | 'offsets' | 'size'> {
   const step = ALIGNMENT / src[0]!.dtype.bytes;
-  const offsets: number[] = [];
+  const counts = src.map(({ shape }) => sizeOf(shape));
+  const offsets = src.map(() => 0);
   let size = 0;
-  for (const { shape } of src) {
-    offsets.push(size);
-    size += Math.ceil(sizeOf(shape) / step) * step;
-  }
-  return { counts: src.map(({ shape }) => sizeOf(shape)), offsets, size };
+  for (const small of [true, false])
+    src.forEach((node, i) => {
+      if (isSmall(node) !== small) return;
+      offsets[i] = size;
+      size += Math.ceil(counts[i]! / step) * step;
+    });
+  return { counts, offsets, size };
+}
+
+/** Tensors copied together, at their places in a flat one. */
+function packed(src: readonly GraphNode[]): GraphNode {
+  const { counts, offsets, size } = placed(src);
+  const position = b.iota([size], 0);
+  const spread = src.map((x, i) =>
+    b.pad(b.reshape(x, [counts[i]!]), [offsets[i]!], [size - offsets[i]! - counts[i]!]),
+  );
+  return spread.reduce((before, x, i) =>
+    b.where(b.map('lt', position, b.like(position, offsets[i]!)), before, x),
+  );
 }
 
 /** Each source reduced over the ranks, one after the other in a flat tensor: see `unpacked`. The sources have one dtype. */
-export const allReduceOf = (src: readonly GraphNode[], { ranks, op }: Together): GraphNode =>
-  inOrder(allReduceOp, src, { kind: 'allReduce', ranks, op, root: 0, ...placed(src) });
+export function allReduceOf(src: readonly GraphNode[], { ranks, op, beside = false }: Together): GraphNode {
+  const small = src.filter(isSmall);
+  const sent = small.length > 1 ? [packed(small), ...src.filter((x) => !isSmall(x))] : src;
+  return inOrder(allReduceOp, sent, { kind: 'allReduce', ranks, op, root: 0, beside, ...placed(sent) });
+}
 
 /** The values of the rank at `root`, one after the other in a flat tensor. The sources have one dtype. */
 export const broadcastOf = (
   src: readonly GraphNode[],
   { ranks, root }: { readonly ranks: readonly number[]; readonly root: number },
-): GraphNode => inOrder(broadcastOp, src, { kind: 'broadcast', ranks, op: 'sum', root, ...placed(src) });
+): GraphNode =>
+  inOrder(broadcastOp, src, { kind: 'broadcast', ranks, op: 'sum', root, beside: false, ...placed(src) });
 
 /** What an all-reduce or a broadcast of `src` gives, in their shapes. */
 export const unpacked = (flat: GraphNode, src: readonly GraphNode[]): GraphNode[] => {
@@ -160,13 +193,13 @@ export const unpacked = (flat: GraphNode, src: readonly GraphNode[]): GraphNode[
 /** x of all ranks, (n) each, one after the other: (ranks · n). */
 export const allGatherOf = (x: GraphNode, { ranks }: { readonly ranks: readonly number[] }): GraphNode =>
   inOrder(allGatherOp, [x], {
-    ...{ kind: 'allGather', ranks, op: 'sum', root: 0, counts: [x.size], offsets: [0] },
+    ...{ kind: 'allGather', ranks, op: 'sum', root: 0, beside: false, counts: [x.size], offsets: [0] },
     size: x.size * ranks.length,
   });
 
 /** x of all ranks, (ranks · n) each, reduced: every rank has its part (n). */
 export const reduceScatterOf = (x: GraphNode, { ranks, op }: Together): GraphNode =>
   inOrder(reduceScatterOp, [x], {
-    ...{ kind: 'reduceScatter', ranks, op, root: 0, counts: [x.size], offsets: [0] },
+    ...{ kind: 'reduceScatter', ranks, op, root: 0, beside: false, counts: [x.size], offsets: [0] },
     size: x.size / ranks.length,
   });

@@ -96,14 +96,23 @@ export function allReduce(x: AnyTensor | readonly AnyTensor[], options: Reductio
   const list = Array.isArray(x) ? (x as readonly AnyTensor[]) : [x as AnyTensor];
   if (Array.isArray(x)) requireTensors('allReduce', 'x', x);
   else requireTensor('allReduce', 'x', x);
-  const { ranks, size } = groupOf('allReduce', options, REDUCE);
+  const group = groupOf('allReduce', options, REDUCE);
   const { op = 'sum' } = options;
   for (const one of list) requireReducible('allReduce', one, op);
-  const nodes = list.map(nodeOf);
-  const by = op === 'mean' ? 'sum' : op;
-  const reduced = size === 1 ? nodes : byDtype(nodes, (same) => allReduceOf(same, { ranks, op: by }));
-  const tensors = reduced.map(tensorOf).map((sum) => (op === 'mean' ? sum.div(size) : sum));
+  const reduced = reducedOver(group, list, { op: op === 'mean' ? 'sum' : op });
+  const tensors = reduced.map((sum) => (op === 'mean' ? sum.div(group.size) : sum));
   return Array.isArray(x) ? tensors : tensors[0];
+}
+
+/** What an all-reduce of tensors gives. @param beside see `CollectiveArg` */
+export function reducedOver(
+  { ranks, size }: ProcessGroup,
+  tensors: readonly AnyTensor[],
+  { op = 'sum', beside = false }: { readonly op?: ReductionOp; readonly beside?: boolean },
+): AnyTensor[] {
+  const nodes = tensors.map(nodeOf);
+  if (size === 1) return nodes.map(tensorOf);
+  return byDtype(nodes, (same) => allReduceOf(same, { ranks, op, beside })).map(tensorOf);
 }
 
 /** The values that one rank of a group has, for all of them. */

@@ -48,6 +48,11 @@ export interface FusedOp<Arg = unknown> {
   readonly identity?: boolean;
   /** Its values are made together with other processes: it begins as early as it can. Default: false. */
   readonly exchanges?: boolean;
+  /**
+   * Multiprocessors of a GPU that its routine takes from the launches of the program that run beside it: all of them are planned
+   * for the others. Default: 0.
+   */
+  occupies?(arg: Arg): number;
   /** Floating-point operations of the node, a multiply-add being two; for profiles. Default: not known. */
   flops?(node: GraphNode, arg: Arg): number;
   /** Tried in order; the first whose `when` holds replaces the composition. */

@@ -34,6 +34,8 @@ export interface ScheduledLaunch {
 /** A launch before it is known which others it needs. */
 export interface PlacedLaunch extends Omit<ScheduledLaunch, 'needs'> {
   readonly touches: readonly Touch[];
+  /** How many exchanges with other processes must have ended before it begins: see passes/exchanges.ts. */
+  readonly awaits: number;
   /** Its kernel for any number of elements, if it has one. */
   readonly anySize?: AnySizeForm | undefined;
 }

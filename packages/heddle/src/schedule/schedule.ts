@@ -2,11 +2,11 @@
 import { env } from '../core/env.js';
 import { debug } from '../core/log.js';
 import type { GraphNode } from '../graph/node.js';
-import { isCollective } from '../kernel/ir/library-call.js';
 import type { Target } from '../kernel/ir/target.js';
 import type { Schedule } from './launch.js';
 import { canonicalize } from './passes/canonical.js';
 import { splitConstants } from './passes/constants.js';
+import { besideExchanges, isExchange } from './passes/exchanges.js';
 import { joinFollowers } from './passes/followers.js';
 import { mergeLaunches } from './passes/horizontal.js';
 import { assignLevels } from './passes/levels.js';
@@ -89,10 +89,7 @@ export const PASSES: readonly PlanPass[] = [
     why: 'a launch waits for those whose memory it touches, not for a whole level',
     run: ({ launches }) => ({
       needs: launchNeeds(
-        launches.map(({ touches, level, work }) => {
-          const isExchange = 'library' in work && isCollective(work.library);
-          return { touches, level, isExchange };
-        }),
+        launches.map(({ work, ...launch }) => ({ ...launch, isExchange: isExchange(work) })),
       ),
     }),
   },
@@ -104,15 +101,16 @@ export type ScheduleOptions = {
 };
 
 /**
- * The launches that compute `roots` on `target`. HEDDLE_CHECK=1 verifies what each pass makes, HEDDLE_DEBUG=3 prints it.
+ * The launches that compute `roots` on a device. HEDDLE_CHECK=1 verifies what each pass makes, HEDDLE_DEBUG=3 prints it.
  * @throws InternalError under HEDDLE_CHECK=1, if a pass breaks a rule
  */
 export function schedule(
   roots: readonly GraphNode[],
-  target: Target,
+  device: Target,
   { updates = new Map(), constants = new Set(), kernels = true, tune }: ScheduleOptions = {},
   passes: readonly PlanPass[] = PASSES,
 ): Schedule {
+  const target = besideExchanges(roots, device);
   const setting: PlanSetting = { target, updates, constants, kernels, tune };
   const plan = planned(planOf(roots), setting, passes);
   const { before } = plan;
@@ -137,7 +135,10 @@ function planned(from: Plan, setting: PlanSetting, passes: readonly PlanPass[]):
 }
 
 const scheduleOf = ({ launches, arenaBytes, results, needs }: Plan): Schedule => ({
-  launches: launches.map(({ touches: _, anySize: __, ...launch }, i) => ({ ...launch, needs: needs[i]! })),
+  launches: launches.map(({ touches: _, anySize: __, awaits: ___, ...launch }, i) => ({
+    ...launch,
+    needs: needs[i]!,
+  })),
   arenaBytes,
   roots: results,
 });

@@ -1,12 +1,20 @@
 /** On a GPU gradients are exchanged while those of earlier layers are computed. */
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
+import { allReduceOf, type CollectiveArg, unpacked } from '../../src/distributed/collective-op.js';
+import { bucketsOf } from '../../src/distributed/data-parallel.js';
 import { averageGradients } from '../../src/distributed/index.js';
 import { Trace } from '../../src/engine/trace.js';
-import { crossEntropy, i32, nn, optim, randn, useDevice, zeros } from '../../src/index.js';
+import { callOf } from '../../src/graph/fused-op.js';
+import { argOf } from '../../src/graph/node.js';
+import { crossEntropy, i32, nn, optim, randn, setPrecision, useDevice, zeros } from '../../src/index.js';
+import { EXCHANGE_UNITS, type LibraryCall } from '../../src/kernel/ir/library-call.js';
 import { H200, type Target } from '../../src/kernel/ir/target.js';
+import type { Schedule } from '../../src/schedule/launch.js';
 import { runsBefore } from '../../src/schedule/passes/needs.js';
 import { schedule } from '../../src/schedule/schedule.js';
+import { nodeOf } from '../../src/tensor/tracing.js';
+import { ResNet18 } from '../../src/train/resnet.js';
 import { joinTwin } from './twins.js';
 
 useDevice('cpu');
@@ -15,19 +23,32 @@ after(() => twins.leave());
 
 const TARGET: Target = { ...H200, libraries: new Set(['collective.allReduce']) };
 
-test('an exchange needs the gradients of its bucket only, and no gradient waits for it', () => {
+/** What a step assigns, on two H200. */
+function scheduled(step: () => void): Schedule {
+  const trace = new Trace(() => {});
+  trace.run(step);
+  return schedule([...trace.assigned.values()], TARGET);
+}
+
+/** A step of four layers of 512. */
+function trained(exchange: (parameters: ReturnType<nn.Module['parameters']>) => void): Schedule {
   const layers = Array.from({ length: 4 }, () => new nn.Linear(512, 512));
   const model = new nn.Sequential(...layers.flatMap((layer) => [layer, new nn.ReLU()]));
   const parameters = model.parameters();
   const optimizer = new optim.SGD(parameters, { lr: 0.1 });
-  const [x, y] = [randn([256, 512]), zeros([256], { dtype: i32 })];
-  const trace = new Trace(() => {});
-  trace.run(() => {
+  const [x, y] = [randn([8192, 512]), zeros([8192], { dtype: i32 })];
+  return scheduled(() => {
     crossEntropy(model.forward(x), y as never).backward();
-    averageGradients(parameters, { bucketBytes: 2 ** 20 });
+    exchange(parameters);
     optimizer.step();
   });
-  const { launches } = schedule([...trace.assigned.values()], TARGET);
+}
+
+const exchangesOf = ({ launches }: Schedule): LibraryCall[] =>
+  launches.flatMap(({ work }) => ('library' in work ? [work.library] : []));
+
+test('an exchange needs the gradients of its bucket only, and no gradient waits for it', () => {
+  const { launches } = trained((p) => averageGradients(p, { bucketBytes: 2 ** 20 }));
   const names = launches.map(({ work }) => ('library' in work ? work.library.name : work.kernel.name));
   const before = runsBefore(launches.map(({ needs }) => needs));
   const exchanges = names.flatMap((name, i) => (name === 'collective.allReduce' ? [i] : []));
@@ -50,4 +71,86 @@ test('an exchange needs the gradients of its bucket only, and no gradient waits 
     after.every((i) => !names[i]!.includes('matmul')),
     after.map((i) => names[i]).join(', '),
   );
+});
+
+test('no gradient waits for an exchange: not for its kernel, and not for its memory', () => {
+  const model = new ResNet18(3, 10);
+  const parameters = model.parameters();
+  const optimizer = new optim.SGD(parameters, { lr: 0.1, momentum: 0.9 });
+  const [x, y] = [randn([64, 3, 32, 32]), zeros([64], { dtype: i32 })];
+  const { launches } = scheduled(() => {
+    crossEntropy(model.forward(x), y as never).backward();
+    averageGradients(parameters);
+    optimizer.step();
+  });
+  const before = runsBefore(launches.map(({ needs }) => needs));
+  const exchanges = launches.flatMap(({ work }, i) => ('library' in work ? [i] : []));
+  assert.ok(exchanges.length > 4);
+  for (const exchange of exchanges) {
+    const late = launches.flatMap(({ work }, i) =>
+      'kernel' in work && before(exchange, i) && before(i, exchanges.at(-1)!) ? [work.kernel.name] : [],
+    );
+    assert.deepEqual(late, []);
+  }
+});
+
+/** Blocks of the products that have one on each multiprocessor. */
+const widest = ({ launches }: Schedule): number =>
+  Math.max(
+    ...launches.map(({ work }) =>
+      'library' in work || !/warpgroup/i.test(work.kernel.name) ? 0 : work.grid.reduce((n, d) => n * d, 1),
+    ),
+  );
+
+test('kernels leave multiprocessors to exchanges beside them; nothing runs beside the last one', () => {
+  setPrecision({ matmul: 'tf32' });
+  const buckets = trained((p) => averageGradients(p, { bucketBytes: 2 ** 20 }));
+  assert.deepEqual(
+    exchangesOf(buckets).map(({ options }) => options.beside),
+    [true, true, true, false],
+  );
+  assert.equal(widest(buckets), H200.units - EXCHANGE_UNITS);
+  const [one, none] = [trained((p) => averageGradients(p.slice(0, 2))), trained(() => {})];
+  assert.deepEqual(
+    exchangesOf(one).map(({ options }) => options.beside),
+    [false],
+  );
+  for (const whole of [one, none]) assert.equal(widest(whole), H200.units);
+  setPrecision({ matmul: 'f32' });
+});
+
+test('small tensors travel as one, large ones from where they are', () => {
+  new Trace(() => {}).run(() => {
+    const src = [100, 2 ** 20, 3, 7].map((n) => nodeOf(randn([n])));
+    const flat = allReduceOf(src, { ranks: [0, 1], op: 'sum' });
+    const { counts, offsets } = callOf(flat).arg as CollectiveArg;
+    assert.deepEqual(
+      [counts, offsets],
+      [
+        [144, 2 ** 20],
+        [0, 144],
+      ],
+    );
+    const starts = unpacked(flat, src).map((cut) => argOf(cut, 'slice').start);
+    assert.deepEqual(starts, [[0], [144], [112], [128]]);
+  });
+});
+
+test('buckets become smaller towards the first layers', () => {
+  const MB = 1e6;
+  const bytes = (sizes: readonly number[], most?: number): number[] =>
+    bucketsOf(sizes, most).map((bucket) => bucket.reduce((sum, i) => sum + sizes[i]!, 0));
+  const shapes = new ResNet18(3, 10).parameters().map(({ size }) => 4 * size);
+  const resnet18 = bytes(shapes);
+  assert.ok(
+    resnet18.every((size) => size <= 12 * 2 ** 20),
+    resnet18.join(),
+  );
+  assert.ok(resnet18.at(-1)! < MB, resnet18.join());
+  assert.deepEqual(bucketsOf(shapes).flat(), shapes.map((_, i) => i).toReversed());
+  // A network of few bytes has one bucket, and a large tensor is one of its own.
+  assert.deepEqual(bytes(Array.from({ length: 10 }, () => 1e5)), [MB]);
+  assert.deepEqual(bytes([154 * MB, 9 * MB, 9 * MB, 2 * MB, 9 * MB]), [11 * MB, 9 * MB, 9 * MB, 154 * MB]);
+  assert.deepEqual(bytes([8, 8, 8], 16), [16, 8]);
+  assert.deepEqual(bucketsOf([]), []);
 });

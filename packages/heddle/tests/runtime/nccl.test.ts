@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import { DeviceError } from '../../src/core/errors.js';
-import type { LibraryOption } from '../../src/kernel/ir/library-call.js';
+import { EXCHANGE_UNITS, type LibraryOption } from '../../src/kernel/ir/library-call.js';
 import { findLibraries } from '../../src/runtime/cuda/driver/find.js';
 import { koffi } from '../../src/runtime/cuda/driver/native.js';
 import * as nccl from '../../src/runtime/cuda/vendor/nccl.js';
@@ -21,6 +21,7 @@ const HEADER = `
 #include <stddef.h>
 typedef struct ncclComm* ncclComm_t;
 typedef struct { char internal[128]; } ncclUniqueId;
+typedef struct { size_t size; unsigned magic, version; int blocking, cgaClusterSize, minCTAs, maxCTAs; const char* netName; } ncclConfig_t;
 typedef enum { ncclSuccess = 0, ncclRemoteError = 6 } ncclResult_t;
 typedef enum { ncclSum = 0, ncclProd = 1, ncclMax = 2, ncclMin = 3 } ncclRedOp_t;
 typedef enum { ncclInt8 = 0, ncclUint8 = 1, ncclInt32 = 2, ncclUint32 = 3, ncclInt64 = 4,
@@ -43,6 +44,11 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int n, ncclUniqueId id, int rank
   if (n == 9) return ncclRemoteError;
   *comm = (ncclComm_t)0x7000deadbee0ULL;
   return LOG("init %d of %d\\n", rank, n);
+}
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* part, ncclConfig_t* c) {
+  *part = (ncclComm_t)0x7000deadbee8ULL;
+  return LOG("split %llx color %d key %d, size %zu magic %x version %u, %d %d %d %d %s\\n", P(comm), color, key, c->size, c->magic,
+    c->version, c->blocking, c->cgaClusterSize, c->minCTAs, c->maxCTAs, c->netName ? c->netName : "any");
 }
 ncclResult_t ncclCommDestroy(ncclComm_t c) { return LOG("destroy %llx\\n", P(c)); }
 ncclResult_t ncclCommAbort(ncclComm_t c) { return LOG("abort %llx\\n", P(c)); }
@@ -92,7 +98,12 @@ describe('NCCL is called as nccl.h declares', { skip: compiler ? false : 'no C c
     );
     const id = nccl.createNcclId();
     nccl.connectNccl([0, 2], 1, id);
-    assert.equal(fake.takeLog(), 'init 1 of 2\n');
+    // What is not said is INT_MIN.
+    assert.equal(
+      fake.takeLog(),
+      'init 1 of 2\nsplit 7000deadbee0 color 0 key 1, size 40 magic cafebeef version 21700, ' +
+        `-2147483648 1 -2147483648 ${EXCHANGE_UNITS} any\n`,
+    );
     assert.throws(
       () => nccl.connectNccl([0, 1, 2, 3, 4, 5, 6, 7, 8], 0, id),
       (error) => error instanceof DeviceError && /status 6 \(remote process exited\)/.test(error.message),
@@ -120,6 +131,10 @@ describe('NCCL is called as nccl.h declares', { skip: compiler ? false : 'no C c
       enqueued('broadcast', { dtype: 'bf16' }),
       /^start\nbroadcast \w+ \w+ 100 type 9 root 1 .*\nbroadcast 7f0000001000 7f00000020e0 3/,
     );
+  });
+
+  test('beside other launches, the communicator of few blocks is used', () => {
+    assert.match(enqueued('allReduce', { ...ONE, beside: true }), /type 7 op 0 7000deadbee8 7fff12345678\n/);
   });
 
   test('what is gathered and scattered is counted by the rank', () => {
@@ -175,7 +190,7 @@ describe('NCCL is called as nccl.h declares', { skip: compiler ? false : 'no C c
     nccl.disconnectNccl(true);
     assert.equal(logged, 'graph, ', 'graphs go before their communicators');
     nccl.disconnectNccl();
-    assert.equal(fake.takeLog(), 'abort 7000deadbee0\n');
+    assert.equal(fake.takeLog(), 'abort 7000deadbee8\nabort 7000deadbee0\n');
     if (before === undefined) delete process.env.LD_LIBRARY_PATH;
     else process.env.LD_LIBRARY_PATH = before;
   });
@@ -187,9 +202,9 @@ test('NCCL has the functions', { skip }, () => {
   const library = koffi().load(installed!.path);
   const version = new Int32Array(1);
   assert.equal(library.func('ncclGetVersion', 'int', ['void *'])(version), 0);
-  assert.ok(version[0]! >= 21000, `version ${version[0]}`);
+  assert.ok(version[0]! >= 21800, `version ${version[0]}`);
   const names = [...FAKE.matchAll(/^(?:ncclResult_t|const char\*) (nccl\w+)\(/gm)].map(([, name]) => name!);
-  assert.equal(names.length, 13);
+  assert.equal(names.length, 14);
   for (const name of names) assert.ok(library.symbol(name) > 0n, name);
 });
 

@@ -51,6 +51,7 @@ const launch = (
   work: { kernel, grid, block },
   args: results.map((result) => ({ result })),
   level,
+  awaits: 0,
   bytes: 8,
   touches: [],
 });

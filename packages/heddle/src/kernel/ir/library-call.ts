@@ -14,3 +14,9 @@ export interface LibraryCall {
  * as it can, and what does not need it goes on beside it.
  */
 export const isCollective = ({ name }: LibraryCall): boolean => name.startsWith('collective.');
+
+/**
+ * Multiprocessors of a GPU that an exchange has while other launches of its program run beside it. These are planned for the rest:
+ * a kernel with a block for each multiprocessor would otherwise begin its last blocks when the first ones end, and take twice as long.
+ */
+export const EXCHANGE_UNITS = 4;

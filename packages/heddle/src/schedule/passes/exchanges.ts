@@ -1,7 +1,15 @@
-/** Which exchange with other processes waits for what: the kernels before it compute nothing that only later ones need. */
-import { topological } from '../../core/node.js';
+/**
+ * Exchanges with other processes: which of them waits for what, and who waits for them. Kernels before an exchange compute nothing
+ * that only later ones need, and what needs no exchange waits for none: it shares no kernel and no memory with what does.
+ */
+import { preorder, topological } from '../../core/node.js';
 import { callOf } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
+import { isCollective } from '../../kernel/ir/library-call.js';
+import type { Target } from '../../kernel/ir/target.js';
+import type { StageWork, Work } from '../launch.js';
+
+export const isExchange = (work: StageWork): boolean => 'library' in work && isCollective(work.library);
 
 /**
  * The number of the first exchange that needs a node, in their order; of a node that none needs, their count.
@@ -15,4 +23,30 @@ export function firstExchange(order: readonly GraphNode[]): (node: GraphNode) =>
     for (const node of topological([exchange], sources)) first.set(node, i);
   });
   return (node) => first.get(node) ?? exchanges.length;
+}
+
+/** How many exchanges must have ended before each begins. They are one after the other. @param work each after what it reads */
+export function awaitedExchanges(work: readonly Work[]): ReadonlyMap<Work, number> {
+  const awaited = new Map<Work, number>();
+  /** By the values that they make. */
+  const after = new Map<GraphNode, number>();
+  for (const w of work) {
+    const before = Math.max(0, ...[...w.reads].map((node) => after.get(node) ?? 0));
+    awaited.set(w, before);
+    const own = w.stages.some((stage) => isExchange(stage.work)) ? 1 : 0;
+    for (const root of w.group.roots) after.set(root, before + own);
+  }
+  return awaited;
+}
+
+/** The target without the multiprocessors that exchanges below `roots` occupy while other launches run. */
+export function besideExchanges(roots: readonly GraphNode[], target: Target): Target {
+  if (target.model !== 'threads') return target;
+  let occupied = 0;
+  for (const node of preorder(roots)) {
+    if (node.op !== 'call') continue;
+    const { op, arg } = callOf(node);
+    occupied = Math.max(occupied, op.occupies?.(arg) ?? 0);
+  }
+  return occupied === 0 ? target : { ...target, units: Math.max(1, target.units - occupied) };
 }

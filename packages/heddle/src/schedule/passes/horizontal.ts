@@ -35,17 +35,20 @@ interface Part {
   readonly touches: readonly Touch[];
 }
 
-/** The same launches, with the small ones of a level merged. */
+/** The same launches, with the small ones of a level merged, those apart that await other exchanges. */
 export function mergeLaunches(launches: readonly PlacedLaunch[], target: Target): PlacedLaunch[] {
   const merged: PlacedLaunch[] = [];
   for (const level of new Set(launches.map((l) => l.level))) {
-    const parts: Part[] = [];
-    for (const launch of launches.filter((l) => l.level === level)) {
-      const part = partOf(launch, target);
-      if (part) parts.push(part);
-      else merged.push(launch);
+    const own = launches.filter((l) => l.level === level);
+    for (const awaits of new Set(own.map((l) => l.awaits))) {
+      const parts: Part[] = [];
+      for (const launch of own.filter((l) => l.awaits === awaits)) {
+        const part = partOf(launch, target);
+        if (part) parts.push(part);
+        else merged.push(launch);
+      }
+      for (const together of binned(parts, target)) merged.push({ ...mergeParts(together), level, awaits });
     }
-    for (const together of binned(parts, target)) merged.push({ ...mergeParts(together), level });
   }
   return merged;
 }
@@ -95,7 +98,7 @@ function fits(part: Part, bin: readonly Part[], target: Target): boolean {
   return blocks * threads <= threadsPerMultiprocessor && blocks * shared <= sharedBytesPerBlock;
 }
 
-function mergeParts(parts: readonly Part[]): Omit<PlacedLaunch, 'level'> {
+function mergeParts(parts: readonly Part[]): Omit<PlacedLaunch, 'level' | 'awaits'> {
   const [first] = parts as [Part];
   const { kernel, grid, block, args, bytes, call, origins, touches } = first;
   const dynamicBytes = Math.max(...parts.map((p) => p.dynamicBytes));

@@ -4,11 +4,11 @@
  */
 import type { GraphNode } from '../../graph/node.js';
 import { costOfThread, DURATION } from '../../kernel/ir/cost.js';
-import { isCollective } from '../../kernel/ir/library-call.js';
 import { FITTED } from '../../kernel/ir/machine.js';
 import type { Target } from '../../kernel/ir/target.js';
 import type { Work } from '../launch.js';
 import type { Plan, PlanSetting } from '../plan.js';
+import { isExchange } from './exchanges.js';
 
 /** A stage of a group: one launch. */
 export interface LaunchStep {
@@ -85,7 +85,9 @@ export function levelsOf(steps: readonly LaunchStep[], target: Target): Map<Laun
   if (target.model !== 'threads') return withLateStages(order, levels);
 
   const depth = Math.max(...levels.values());
-  const highest = new Map(order.map((step) => [step, isExchange(step) ? levels.get(step)! : depth]));
+  const highest = new Map(
+    order.map((step) => [step, isExchange(step.work.stages[step.stage]!.work) ? levels.get(step)! : depth]),
+  );
   for (const step of order.toReversed())
     for (const need of step.needs) highest.set(need, Math.min(highest.get(need)!, highest.get(step)! - 1));
   const loads = Array.from({ length: depth + 1 }, (): Load => ({ path: 0, work: 0 }));
@@ -106,11 +108,6 @@ export function levelsOf(steps: readonly LaunchStep[], target: Target): Map<Laun
   }
   return levels;
 }
-
-const isExchange = ({ work: { stages }, stage }: LaunchStep): boolean => {
-  const { work } = stages[stage]!;
-  return 'library' in work && isCollective(work.library);
-};
 
 /** The levels, with all steps but the last of a kernel as late as those that need them allow. */
 function withLateStages(

@@ -32,7 +32,7 @@ export function joinLists(launches: readonly PlacedLaunch[], target: Target): Pl
       joined.push(launch);
       continue;
     }
-    const key = `${launch.level} ${kernelFingerprint(item.kernel)}`;
+    const key = `${launch.level} ${launch.awaits} ${kernelFingerprint(item.kernel)}`;
     alike.set(key, [...(alike.get(key) ?? []), item]);
   }
   for (const items of alike.values()) {
@@ -69,6 +69,7 @@ function listed(items: readonly Item[]): PlacedLaunch {
     },
     args: [...first, ...items.flatMap(({ args }) => args)],
     level: launch.level,
+    awaits: launch.awaits,
     bytes: items.reduce((sum, item) => sum + item.launch.bytes, 0),
     origins: launch.origins && [...new Set(items.flatMap((item) => item.launch.origins ?? []))],
     touches: items.flatMap((item) => item.launch.touches),

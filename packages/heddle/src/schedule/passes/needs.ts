@@ -17,6 +17,8 @@ export interface Placed {
   readonly level: number;
   /** It exchanges values with other processes: it waits only for what it must, and no launch of the next level for it. */
   readonly isExchange?: boolean;
+  /** How many exchanges must have ended before. Launches that await fewer do not wait for it because of its level. Default: 0. */
+  readonly awaits?: number;
 }
 
 /**
@@ -33,6 +35,7 @@ export function launchNeeds(launches: readonly Placed[]): number[][] {
   );
   const heights = heightsOf(inOrder(clash));
   const leading = new Map<number, number>();
+  const awaited = (i: number): number => launches[i]!.awaits ?? 0;
   launches.forEach(({ level, isExchange }, i) => {
     if (!isExchange && heights[i]! > (heights[leading.get(level) ?? -1] ?? -1)) leading.set(level, i);
   });
@@ -40,7 +43,8 @@ export function launchNeeds(launches: readonly Placed[]): number[][] {
     launches.map(
       ({ level, isExchange }, i) =>
         (other) =>
-          clash[i]!(other) || (!isExchange && leading.get(level - 1) === other),
+          clash[i]!(other) ||
+          (!isExchange && leading.get(level - 1) === other && awaited(other) <= awaited(i)),
     ),
   );
 }

@@ -5,6 +5,7 @@ import type { Target } from '../../kernel/ir/target.js';
 import type { Group } from '../group.js';
 import type { Place, PlacedLaunch, Schedule, UnplacedArgument, Work } from '../launch.js';
 import type { Plan, PlanSetting } from '../plan.js';
+import { awaitedExchanges, isExchange } from './exchanges.js';
 import { type Arena, type Lifetime, planArena } from './memory.js';
 import { launchNeeds, runsBefore, type Touch } from './needs.js';
 
@@ -30,12 +31,18 @@ export function place(
   // Lifetimes in the arena: nodes from their writer to their last reader, scratch within its plan
   const lifetimes: Lifetime[] = [];
   const arenaOf = new Map<GraphNode, number>();
+  const awaited = awaitedExchanges(work);
+  const exchanging = new Set(work.filter((w) => w.stages.some((stage) => isExchange(stage.work))));
+  const lastExchange = Math.max(-1, ...[...exchanging].map((w) => levelOf(w, -1)));
+  /** When it has ended, by the levels: exchanges, and what awaits them, may run until the last exchange. */
+  const endOf = (w: Work, level: number): number =>
+    exchanging.has(w) || awaited.get(w)! > 0 ? Math.max(level, lastExchange) : level;
   for (const w of work) {
     for (const root of w.group.roots) {
       if (results.includes(root) || updated.has(root)) continue;
       const readers = work.filter((o) => o.reads.has(root));
       arenaOf.set(root, lifetimes.length);
-      const to = Math.max(...[w, ...readers].map((r) => levelOf(r, -1)));
+      const to = Math.max(...[w, ...readers].map((r) => endOf(r, levelOf(r, -1))));
       lifetimes.push({ bytes: root.size * root.dtype.bytes, from: levelOf(w, 0), to });
     }
   }
@@ -43,7 +50,7 @@ export function place(
   for (const w of work) {
     scratchAt.set(w, lifetimes.length);
     for (const s of w.scratch)
-      lifetimes.push({ bytes: s.bytes, from: levelOf(w, s.from), to: levelOf(w, s.to) });
+      lifetimes.push({ bytes: s.bytes, from: levelOf(w, s.from), to: endOf(w, levelOf(w, s.to)) });
   }
   const toPlace = (slot: UnplacedArgument, w: Work, { offsets }: Arena): Place => {
     if ('value' in slot) return slot;
@@ -74,6 +81,7 @@ export function place(
             work: s.work,
             anySize: s.anySize,
             level: levelOf(w, i),
+            awaits: awaited.get(w)!,
             bytes: s.slots.reduce((sum, slot) => sum + bytesOf(slot, w), 0),
             call: w.call,
             origins: originsOf(w.group),
@@ -100,7 +108,9 @@ function arenaFor(
   if (model !== 'threads' || smallest.bytes > limits.cacheBytes) return smallest;
   const apart = planArena(lifetimes, () => false);
   const launches = launchesIn(apart);
-  const isBefore = runsBefore(launchNeeds(launches));
+  const isBefore = runsBefore(
+    launchNeeds(launches.map(({ work, ...launch }) => ({ ...launch, isExchange: isExchange(work) }))),
+  );
   const usersAt = new Map<number, number[]>();
   launches.forEach(({ touches }, i) => {
     for (const { memory, from } of touches)

@@ -2,11 +2,14 @@
  * NCCL: collectives between the GPUs of several processes, `collective.allReduce` and so on. Each process has one GPU. Before
  * they are prepared, the ranks of a group are connected: one of them makes an id, which all use.
  *
+ * A group has two communicators: one that uses as many multiprocessors as NCCL wishes, and one of few, for exchanges that run beside
+ * other launches. All ranks call both in the same order, and a program's exchanges run one after the other, whichever they use.
+ *
  * NCCL itself chooses how it goes round: with the same GPUs and the same number of ranks it sums in the same order. 16-bit floats
  * are rounded after each of its steps.
  */
 import { DeviceError } from '../../../core/errors.js';
-import type { LibraryCall } from '../../../kernel/ir/library-call.js';
+import { EXCHANGE_UNITS, type LibraryCall } from '../../../kernel/ir/library-call.js';
 import { koffi } from '../driver/native.js';
 import { optionsOf } from './library-options.js';
 import type { CapturingGraph, PreparedRoutine } from './routine.js';
@@ -17,6 +20,7 @@ const SIGNATURES = {
   ncclGetUniqueId: ['memory'],
   ncclCommDestroy: ['address'],
   ncclCommAbort: ['address'],
+  ncclCommSplit: ['address', 'i32', 'i32', 'memory', 'memory'],
   ncclCommGetAsyncError: ['address', 'memory'],
   ncclGroupStart: [],
   ncclGroupEnd: [],
@@ -28,6 +32,23 @@ const SIGNATURES = {
 
 /** NCCL_UNIQUE_ID_BYTES. */
 const ID_BYTES = 128;
+
+/**
+ * ncclConfig_t as of 2.17, the first one with maxCTAs; later versions take it as well. It has a block of NCCL on each of few
+ * multiprocessors. By default NCCL launches blocks in clusters of four, which wait until multiprocessors near each other are free.
+ */
+function fewBlocks(): Uint8Array {
+  const config = new DataView(new ArrayBuffer(40));
+  const [MAGIC, VERSION, UNDEFINED] = [0xcafebeef, 21700, -(2 ** 31)];
+  config.setUint32(0, config.byteLength, true);
+  config.setUint32(8, MAGIC, true);
+  config.setUint32(12, VERSION, true);
+  const [blocking, clusterSize, leastBlocks, mostBlocks] = [UNDEFINED, 1, UNDEFINED, EXCHANGE_UNITS];
+  [blocking, clusterSize, leastBlocks, mostBlocks].forEach((value, i) => {
+    config.setInt32(16 + 4 * i, value, true);
+  });
+  return new Uint8Array(config.buffer);
+}
 
 /** ncclDataType_t and the bytes of an element; bool is a byte of 0 or 1. */
 const NCCL_TYPES: Readonly<Record<string, readonly [type: number, bytes: number]>> = {
@@ -52,6 +73,9 @@ function nccl(): Nccl {
   // Else NCCL maps the buffers of captured collectives into the other ranks, all of which would have to capture at the same time,
   // and never to free them; here a rank may run a program for the first time that another one has captured already.
   process.env.NCCL_GRAPH_REGISTER ??= '0';
+  // Else each captured collective has two more nodes, which order it after those of other graphs and streams. Here all are
+  // launched on one stream, and within a graph one after the other.
+  process.env.NCCL_GRAPH_MIXING_SUPPORT ??= '0';
   const functions = openVendorLibrary('nccl', SIGNATURES, 'ncclGetErrorString');
   const library = koffi().load(findVendorLibrary('nccl')!.path);
   const text = library.func('ncclGetErrorString', 'str', ['int']);
@@ -88,8 +112,15 @@ export function createNcclId(): string {
   return Buffer.from(id).toString('base64');
 }
 
-/** Communicators by the ranks that they connect. */
-const communicators = new Map<string, number>();
+/** Of a group. */
+interface Communicators {
+  readonly all: number;
+  /** Of few blocks. */
+  readonly few: number;
+}
+
+/** By the ranks that they connect. */
+const communicators = new Map<string, Communicators>();
 
 /** Graphs with collectives: NCCL lets no communicator go before they are gone. */
 const graphs = new Set<CapturingGraph>();
@@ -123,20 +154,20 @@ export function connectNccl(ranks: readonly number[], index: number, id: string)
   const bytes = new Uint8Array(Buffer.from(id, 'base64'));
   if (bytes.length !== ID_BYTES)
     throw new DeviceError(`an id of NCCL has ${ID_BYTES} bytes, this one has ${bytes.length}.`);
-  communicators.set(
-    ranks.join(),
-    created((out) => nccl().initRank(out, ranks.length, bytes, index)),
-  );
+  const all = created((out) => nccl().initRank(out, ranks.length, bytes, index));
+  const few = created((out) => nccl().ncclCommSplit(all, 0, index, out, fewBlocks()));
+  communicators.set(ranks.join(), { all, few });
 }
 
 /** What has gone wrong between the GPUs since they were connected, if anything has. Does not wait. */
 export function ncclFailure(): string | undefined {
   const status = new Int32Array(1);
-  for (const [ranks, communicator] of communicators) {
-    nccl().ncclCommGetAsyncError(communicator, status);
-    // 7 is ncclInProgress.
-    if (status[0] !== 0 && status[0] !== 7) return `NCCL, ranks ${ranks}: ${nccl().errorText(status[0]!)}`;
-  }
+  for (const [ranks, { all, few }] of communicators)
+    for (const communicator of [all, few]) {
+      nccl().ncclCommGetAsyncError(communicator, status);
+      // 7 is ncclInProgress.
+      if (status[0] !== 0 && status[0] !== 7) return `NCCL, ranks ${ranks}: ${nccl().errorText(status[0]!)}`;
+    }
   return undefined;
 }
 
@@ -146,16 +177,16 @@ export function ncclFailure(): string | undefined {
  */
 export function disconnectNccl(abort = false): void {
   for (const graph of [...graphs]) graph.dispose();
-  const all = [...communicators.values()];
+  const all = [...communicators.values()].flatMap((group) => [group.few, group.all]);
   communicators.clear();
   for (const communicator of all)
     if (abort) nccl().ncclCommAbort(communicator);
     else nccl().ncclCommDestroy(communicator);
 }
 
-function communicatorOf(call: LibraryCall, ranks: readonly number[]): number {
-  const communicator = communicators.get(ranks.join());
-  if (communicator !== undefined) return communicator;
+function communicatorOf(call: LibraryCall, ranks: readonly number[], beside: boolean): number {
+  const group = communicators.get(ranks.join());
+  if (group) return beside ? group.few : group.all;
   throw new DeviceError(
     `[${call.name}] the GPUs of ranks ${ranks.join(', ')} are not connected. Make the group on all of its ranks before it is used.`,
   );
@@ -163,8 +194,8 @@ function communicatorOf(call: LibraryCall, ranks: readonly number[]): number {
 
 /**
  * `collective.allReduce`, `.broadcast`, `.allGather` and `.reduceScatter`. Arguments: the sources and the result; what
- * comes after them is left alone. Options: dtype, ranks (of the group), op, root (a place in ranks), counts (elements of each
- * source), offsets (where the result of each begins, in elements), size (elements of the result).
+ * comes after them is left alone. Options: dtype, ranks (of the group), op, root (a place in ranks), beside (other launches run
+ * meanwhile), counts (elements of each source), offsets (where the result of each begins, in elements), size (elements of the result).
  */
 export function prepareCollective(call: LibraryCall): PreparedRoutine {
   const lib = nccl();
@@ -175,7 +206,8 @@ export function prepareCollective(call: LibraryCall): PreparedRoutine {
   const offsets = o.list('offsets');
   const [root, size] = [o.number('root'), o.number('size')];
   const op = o.lookup('op', o.text('dtype') === 'bool' ? BOOL_OPS : NCCL_OPS);
-  communicatorOf(call, ranks);
+  const beside = o.flag('beside');
+  communicatorOf(call, ranks, beside);
   /** Puts one source on its way: addresses, elements, communicator, stream. */
   type Send = (from: number, to: number, count: number, communicator: number, stream: number) => void;
   const sends: Readonly<Record<string, Send>> = {
@@ -197,7 +229,7 @@ export function prepareCollective(call: LibraryCall): PreparedRoutine {
     graphs,
     begins: () => noteRun(run),
     enqueue(stream, args) {
-      const communicator = communicatorOf(call, ranks);
+      const communicator = communicatorOf(call, ranks, beside);
       const result = args[counts.length] as number;
       // As a group, many small ones are one kernel.
       lib.ncclGroupStart();
