@@ -78,8 +78,8 @@ if (largest && networks.length > 0) {
   // Of two GPUs: two steps from GPU to GPU.
   const links = { bandwidth: 1e9 * largest.bandwidth, latency: smallest.median / 1e3 / 2, ...NETWORK };
   const projected = (network, gpus, hosts) => {
-    const { compute, bytes } = step('heddle', network, 'weak');
-    return percent(project({ compute: compute.median / 1e6, bytes }, links, gpus, hosts).efficiency);
+    const { compute, buckets } = step('heddle', network, 'weak');
+    return percent(project({ compute: compute.median / 1e6, buckets }, links, gpus, hosts).efficiency);
   };
   process.stdout.write(
     `bandwidth ${largest.bandwidth} GB/s, latency ${((1e3 * smallest.median) / 2).toFixed(1)} µs\n\n` +

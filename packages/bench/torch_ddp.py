@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 import torch_cpu
 
 WARM_UP = 3
+START = time.perf_counter()
 
 job = json.loads(sys.argv[1])
 cuda = job['device'].startswith('cuda')
@@ -69,17 +70,24 @@ if job['network'].endswith('tf32'):
 layout = torch.channels_last if cuda and job['network'].startswith('resnet') else torch.contiguous_format
 
 
+torch.manual_seed(0)
+model = build().to(device).to(memory_format=layout)
+optimizer = optimizer_of(model.parameters())
+parallel = model if dist.get_world_size() == 1 else DistributedDataParallel(
+    model, device_ids=[device.index] if cuda else None, gradient_as_bucket_view=True)
+# Compiled once for each number of examples: kernels for any number are slower.
+forward = torch.compile(parallel, dynamic=False) if cuda else parallel
+
+
+def note(text):
+    """Progress, which `heddle bench scaling` shows."""
+    if dist.get_rank() == 0:
+        print(f"-- torch {job['network']}, {dist.get_world_size()} ranks: {text}", file=sys.stderr, flush=True)
+
+
 def measured(batch):
-    torch._dynamo.reset()
-    torch.manual_seed(0)
     x, y = data(batch)
     x = x.contiguous(memory_format=layout) if x.dim() == 4 else x
-    model = build().to(device).to(memory_format=layout)
-    optimizer = optimizer_of(model.parameters())
-    many = dist.get_world_size() > 1
-    parallel = DistributedDataParallel(model, device_ids=[device.index] if cuda else None,
-                                       gradient_as_bucket_view=True) if many else model
-    forward = torch.compile(parallel) if cuda else parallel
 
     def step():
         optimizer.zero_grad(set_to_none=True)
@@ -88,6 +96,11 @@ def measured(batch):
         loss.backward()
         optimizer.step()
 
+    start = time.perf_counter()
+    step()
+    if cuda:
+        torch.cuda.synchronize()
+    note(f'first step of {batch} examples after {time.perf_counter() - start:.0f} s')
     times = []
     for round in range(-WARM_UP, job['rounds']):
         dist.barrier()
@@ -103,10 +116,11 @@ def measured(batch):
     return times
 
 
+note(f'joined after {time.perf_counter() - START:.0f} s')
 for batch in job['batches']:
     times = measured(batch)
     if dist.get_rank() == 0:
-        print(json.dumps({'batch': batch, 'step': times, 'compute': [], 'exchange': [], 'bytes': 0}), flush=True)
+        print(json.dumps({'batch': batch, 'step': times, 'compute': [], 'exchange': [], 'buckets': []}), flush=True)
 # Rank 0 hosts what the others still need when they leave.
 dist.barrier()
 dist.destroy_process_group()

@@ -68,7 +68,7 @@ async function runRanks(by: 'tcp' | 'mpi', ranks: number, sizes: readonly number
     for (const one of children) one.send(message);
   };
   if (by === 'tcp') for (const child of children) child.on('message', passOn);
-  const outputs = await Promise.all(children.map(outputOf));
+  const outputs = await Promise.all(children.map((child) => outputOf(child)));
   return JSON.parse(outputs[0]!) as RankReport[];
 }
 
@@ -89,7 +89,7 @@ async function runGpuRanks(
     };
     return spawn(program, [...args, settings], { env, stdio: 'pipe' });
   });
-  const outputs = await Promise.all(children.map(outputOf));
+  const outputs = await Promise.all(children.map((child) => outputOf(child)));
   return JSON.parse(outputs[0]!) as RankReport[];
 }
 

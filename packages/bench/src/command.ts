@@ -446,7 +446,8 @@ function addScalingBench(bench: Command, ended: (exitCode: number) => void): voi
     .summary('training steps of several processes, beside one and beside PyTorch: a minute')
     .description(
       'Weak scaling (each process has the whole batch) and strong scaling (a part of it), and the share of the exchange of ' +
-        'gradients that takes place beside other work. PyTorch (DistributedDataParallel) is measured in turns if python3 has it.',
+        'gradients that takes place beside other work. Then PyTorch (DistributedDataParallel under torch.compile, which compiles for ' +
+        'minutes), if python3 has it.',
     )
     .option(
       '--ranks <list>',
@@ -467,8 +468,11 @@ function addScalingBench(bench: Command, ended: (exitCode: number) => void): voi
       ]),
     )
     .option('--rounds <n>', 'measurements of each (default: 20)', wholeNumber(1))
-    .option('--no-peer', 'Heddle alone')
-    .option('--json <file>', 'where to write (default: bench/results/scaling-<date>.json)')
+    .option('--no-peer', 'Heddle alone, without PyTorch')
+    .option(
+      '--json <file>',
+      'where to write (default: bench/results/scaling-<date>.json), after each measurement',
+    )
     .addHelpText(
       'after',
       `

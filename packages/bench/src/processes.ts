@@ -13,14 +13,19 @@ export async function freePort(): Promise<number> {
   return port;
 }
 
-/** What a process prints, when it has ended. @throws Error with what it says on stderr if it fails */
-export async function outputOf(child: ChildProcess): Promise<string> {
+/**
+ * What a process prints, when it has ended.
+ * @param hear is given what it says on stderr meanwhile
+ * @throws Error with what it says on stderr if it fails
+ */
+export async function outputOf(child: ChildProcess, hear?: (text: string) => void): Promise<string> {
   let [output, errors] = ['', ''];
   child.stdout!.on('data', (part) => {
     output += String(part);
   });
   child.stderr!.on('data', (part) => {
     errors += String(part);
+    hear?.(String(part));
   });
   const [code] = (await once(child, 'close')) as [number | null];
   if (code !== 0) throw new Error(`a process ended with ${code}: ${errors.trim()}`);

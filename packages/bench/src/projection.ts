@@ -7,8 +7,8 @@
 export interface MeasuredStep {
   /** A step of one GPU, without any exchange. */
   readonly compute: number;
-  /** Bytes of the gradients. */
-  readonly bytes: number;
+  /** Bytes of the gradients that are exchanged at a time, in this order. */
+  readonly buckets: readonly number[];
 }
 
 /** How GPUs are connected. */
@@ -30,26 +30,25 @@ export interface Projection {
   readonly efficiency: number;
 }
 
-/** Bytes that are exchanged at a time, as in training. */
-const BUCKET = 25 * 2 ** 20;
 /** The share of a step in which gradients arise: a backward pass takes twice as long as a forward pass. */
 const BACKWARD = 2 / 3;
 
 /** @param gpus of each host */
 export function project(
-  { compute, bytes }: MeasuredStep,
+  { compute, buckets }: MeasuredStep,
   links: Links,
   gpus: number,
   hosts: number,
 ): Projection {
-  const buckets = Math.ceil(bytes / BUCKET);
-  const steps = (n: number): number => 2 * Math.ceil(Math.log2(n)) * buckets;
-  const within = ((2 * (gpus - 1)) / gpus) * (bytes / links.bandwidth) + steps(gpus) * links.latency;
+  const steps = (n: number): number => 2 * Math.ceil(Math.log2(n));
+  const within = (bytes: number): number =>
+    ((2 * (gpus - 1)) / gpus) * (bytes / links.bandwidth) + steps(gpus) * links.latency;
   // Each GPU of a host exchanges its share with those of the other hosts.
-  const between =
+  const between = (bytes: number): number =>
     ((2 * (hosts - 1)) / hosts) * (bytes / gpus / links.hostBandwidth) + steps(hosts) * links.hostLatency;
-  const exchange = within + between;
+  const times = buckets.map((bytes) => within(bytes) + between(bytes));
+  const exchange = times.reduce((sum, time) => sum + time, 0);
   // The last bucket is complete when the backward pass ends.
-  const shown = Math.max(exchange - BACKWARD * compute, exchange / buckets);
+  const shown = Math.max(exchange - BACKWARD * compute, times.at(-1) ?? 0);
   return { exchange, shown, efficiency: compute / (compute + shown) };
 }

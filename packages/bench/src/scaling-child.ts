@@ -2,7 +2,7 @@
 import { jit, manualSeed, randn, time, useDevice } from 'heddle';
 import * as distributed from 'heddle/distributed';
 import { TrainingSteps } from 'heddle/internal/cli/training-steps.js';
-import { sumInBuckets } from 'heddle/internal/distributed/data-parallel.js';
+import { bucketsOf, sumInBuckets } from 'heddle/internal/distributed/data-parallel.js';
 import { SCALING_NETWORKS } from './scaling-networks.js';
 
 export interface ScalingJob {
@@ -24,8 +24,8 @@ export interface ScalingReport {
   readonly compute: readonly number[];
   /** The exchange alone. */
   readonly exchange: readonly number[];
-  /** Bytes of the gradients. */
-  readonly bytes: number;
+  /** Bytes of the gradients that are exchanged at a time, in this order. */
+  readonly buckets: readonly number[];
 }
 
 const WARM_UP = 3;
@@ -43,8 +43,9 @@ for (const batchSize of batches) {
   const step = new TrainingSteps(program, { ...settings, exchange });
   const compute = new TrainingSteps(program, settings);
   const gradients = step.shapes.map((shape) => randn(shape));
-  const sum = jit(() => (distributed.worldSize() > 1 ? sumInBuckets(gradients) : []));
-  const work = { step: () => step.again(), compute: () => compute.again(), exchange: () => void sum() };
+  // An element of the last exchange, which the others come before: nothing is copied out of them.
+  const sum = jit(() => sumInBuckets(gradients)[0]!.reshape([-1]).at('0:1'));
+  const work = { step: () => step.again(), compute: () => compute.again(), exchange: () => sum().dispose() };
   const times = { step: [] as number[], compute: [] as number[], exchange: [] as number[] };
   for (let round = -WARM_UP; round < rounds; round++)
     for (const [name, run] of Object.entries(work) as [keyof typeof work, () => void][]) {
@@ -55,10 +56,11 @@ for (const batchSize of batches) {
       });
       if (round >= 0) times[name].push(us / calls);
     }
-  const bytes = 4 * gradients.reduce((elements, { size }) => elements + size, 0);
+  const sizes = gradients.map(({ size }) => 4 * size);
+  const buckets = bucketsOf(sizes).map((bucket) => bucket.reduce((sum, i) => sum + sizes[i]!, 0));
   if (distributed.rank() === 0)
     process.stdout.write(
-      `${JSON.stringify({ batch: batchSize, ...times, bytes } satisfies ScalingReport)}\n`,
+      `${JSON.stringify({ batch: batchSize, ...times, buckets } satisfies ScalingReport)}\n`,
     );
   for (const one of [step, compute]) one.dispose();
 }

@@ -47,8 +47,8 @@ export interface ScalingFigure {
   readonly step: Spread;
   readonly compute?: Spread;
   readonly exchange?: Spread;
-  /** Bytes of the gradients, of Heddle. */
-  readonly bytes?: number;
+  /** Bytes of the gradients that are exchanged at a time, in this order, of Heddle. */
+  readonly buckets?: readonly number[];
   /** The examples per second, by ranks times those of one process. */
   readonly efficiency?: number;
   /** The share of the exchange's time that the step does not show, 0 to 1. */
@@ -78,6 +78,7 @@ async function run(
   ranks: number,
   threads: number,
   job: Omit<ScalingJob, 'device'> & { readonly device: 'cpu' | 'cuda' },
+  hear: (text: string) => void,
 ): Promise<ScalingReport[]> {
   const port = await freePort();
   const outputs = await Promise.all(
@@ -91,7 +92,7 @@ async function run(
         ...{ HEDDLE_THREADS: String(threads), OMP_NUM_THREADS: String(threads) },
       };
       const command = by === 'heddle' ? process.execPath : 'python3';
-      return outputOf(spawn(command, [...args, JSON.stringify(own)], { env, stdio: 'pipe' }));
+      return outputOf(spawn(command, [...args, JSON.stringify(own)], { env, stdio: 'pipe' }), hear);
     }),
   );
   return outputs[0]!
@@ -124,8 +125,53 @@ function checked(options: BenchScalingOptions, device: 'cpu' | 'cuda') {
 
 const CPU_BATCH = 512;
 
+/** Of one network by one library. */
+async function measured(
+  by: 'heddle' | 'torch',
+  job: Omit<ScalingJob, 'device' | 'batches'> & { readonly device: 'cpu' | 'cuda' },
+  {
+    batch,
+    ranks,
+    kinds,
+  }: { readonly batch: number; readonly ranks: readonly number[]; readonly kinds: readonly Kind[] },
+  threads: number,
+  progress: ScalingProgress,
+): Promise<void> {
+  const { network } = job;
+  const [one] = await run(by, 1, threads, { ...job, batches: [batch] }, progress.hear);
+  const alone = spreadOf(one!.step);
+  await progress.measured({ by, network, ranks: 1, kind: 'one', batch, step: alone });
+  for (const n of ranks) {
+    const batches = kinds.map((kind) => (kind === 'weak' ? batch : batch / n));
+    const reports = await run(by, n, threads, { ...job, batches }, progress.hear);
+    for (const [i, report] of reports.entries()) {
+      const step = spreadOf(report.step);
+      const shared = sharedFigures(report, (alone.median * report.batch) / batch / step.median);
+      await progress.measured({
+        by,
+        network,
+        ranks: n,
+        kind: kinds[i]!,
+        batch: report.batch,
+        step,
+        ...shared,
+      });
+    }
+  }
+}
+
+/** Is told what has been measured so far. */
+interface ScalingProgress {
+  /** What processes say on stderr. */
+  hear(text: string): void;
+  measured(figure: ScalingFigure): Promise<void>;
+}
+
 /** @throws ArgumentError for a network or kind that is not one of these, or a batch that ranks cannot divide */
-export async function runScalingBench(options: BenchScalingOptions): Promise<ScalingResults> {
+export async function runScalingBench(
+  options: BenchScalingOptions,
+  note: (results: ScalingResults, latest: ScalingFigure | string) => void | Promise<void> = () => {},
+): Promise<ScalingResults> {
   const gpus = spawnSync('nvidia-smi', ['-L'], { encoding: 'utf8' });
   const device = options.device ?? (gpus.status === 0 && gpus.stdout.includes('GPU 0') ? 'cuda' : 'cpu');
   const { ranks, networks, kinds } = checked(options, device);
@@ -134,27 +180,7 @@ export async function runScalingBench(options: BenchScalingOptions): Promise<Sca
   const hasTorch = peer && spawnSync('python3', ['-c', 'import torch']).status === 0;
   const figures: ScalingFigure[] = [];
   const skipped = hasTorch || !peer ? [] : [{ by: 'torch', reason: 'python3 has no torch' }];
-  for (const { name: network, batch, calls } of networks)
-    for (const by of hasTorch ? (['heddle', 'torch'] as const) : (['heddle'] as const)) {
-      const job = { network, calls, rounds, device } as const;
-      try {
-        const [one] = await run(by, 1, threads, { ...job, batches: [batch] });
-        const alone = spreadOf(one!.step);
-        figures.push({ by, network, ranks: 1, kind: 'one', batch, step: alone });
-        for (const n of ranks) {
-          const batches = kinds.map((kind) => (kind === 'weak' ? batch : batch / n));
-          for (const [i, report] of (await run(by, n, threads, { ...job, batches })).entries()) {
-            const step = spreadOf(report.step);
-            const shared = sharedFigures(report, (alone.median * report.batch) / batch / step.median);
-            figures.push({ by, network, ranks: n, kind: kinds[i]!, batch: report.batch, step, ...shared });
-          }
-        }
-      } catch (error) {
-        if (by === 'heddle') throw error;
-        skipped.push({ by: `torch ${network}`, reason: (error as Error).message.slice(-300) });
-      }
-    }
-  return {
+  const results: ScalingResults = {
     ...circumstances('heddle bench scaling'),
     benchmark: 'scaling',
     method:
@@ -163,6 +189,27 @@ export async function runScalingBench(options: BenchScalingOptions): Promise<Sca
       'alone, has as many threads. efficiency is by examples per second; hidden = 1 − (step − compute) / exchange, from 0 to 1.',
     ...{ device, threads, figures, skipped },
   };
+  const progress: ScalingProgress = {
+    hear(text) {
+      for (const line of text.split('\n')) if (line.startsWith('-- ')) void note(results, line);
+    },
+    async measured(figure) {
+      figures.push(figure);
+      await note(results, figure);
+    },
+  };
+  // The peer compiles for minutes: last, so that whoever ends it has the rest.
+  for (const by of hasTorch ? (['heddle', 'torch'] as const) : (['heddle'] as const))
+    for (const { name: network, batch, calls } of networks) {
+      const job = { network, calls, rounds, device } as const;
+      try {
+        await measured(by, job, { batch, ranks, kinds }, threads, progress);
+      } catch (error) {
+        if (by === 'heddle') throw error;
+        skipped.push({ by: `torch ${network}`, reason: (error as Error).message.slice(-300) });
+      }
+    }
+  return results;
 }
 
 /** @param efficiency of the step */
@@ -177,28 +224,31 @@ function sharedFigures(report: ScalingReport, efficiency: number): Partial<Scali
     ...known,
     compute,
     exchange,
-    bytes: report.bytes,
+    buckets: report.buckets,
     hidden: rounded(Math.min(1, Math.max(0, 1 - shown))),
   };
 }
 
-export function scalingReport({ figures, skipped }: ScalingResults): string {
-  const percent = (v: number): string => `${(100 * v).toFixed(0)} %`;
-  const lines = figures.map(
-    ({ by, network, ranks, kind, batch, step, efficiency, hidden }) =>
-      `${by.padEnd(8)}${network.padEnd(14)}${String(ranks).padStart(2)} ranks ${kind.padEnd(7)}` +
-      `${String(batch).padStart(6)} each${step.median.toFixed(0).padStart(9)} µs` +
-      (efficiency === undefined ? '' : `${percent(efficiency).padStart(8)} efficiency`) +
-      (hidden === undefined ? '' : `, ${percent(hidden)} of the exchange hidden`),
-  );
-  return [...lines, ...skipped.map(({ by, reason }) => `${by} skipped: ${reason}`), ''].join('\n');
-}
+const percent = (v: number): string => `${(100 * v).toFixed(0)} %`;
+
+const lineOf = ({ by, network, ranks, kind, batch, step, efficiency, hidden }: ScalingFigure): string =>
+  `${by.padEnd(8)}${network.padEnd(14)}${String(ranks).padStart(2)} ranks ${kind.padEnd(7)}` +
+  `${String(batch).padStart(6)} each${step.median.toFixed(0).padStart(9)} µs` +
+  (efficiency === undefined ? '' : `${percent(efficiency).padStart(8)} efficiency`) +
+  (hidden === undefined ? '' : `, ${percent(hidden)} of the exchange hidden`);
+
+export const scalingReport = ({ figures, skipped }: ScalingResults): string =>
+  [...figures.map(lineOf), ...skipped.map(({ by, reason }) => `${by} skipped: ${reason}`), ''].join('\n');
 
 export async function benchScaling(options: BenchScalingOptions): Promise<number> {
-  const results = await runScalingBench(options);
-  process.stdout.write(scalingReport(results));
-  const path = options.json ?? join('bench', 'results', `scaling-${results.date.slice(0, 10)}.json`);
-  await writeResults(path, results);
+  let path = options.json;
+  const { skipped } = await runScalingBench(options, async (results, latest) => {
+    process.stdout.write(`${typeof latest === 'string' ? latest : lineOf(latest)}\n`);
+    // What is measured by now is there, whatever happens to the rest.
+    path ??= join('bench', 'results', `scaling-${results.date.slice(0, 10)}.json`);
+    if (typeof latest !== 'string') await writeResults(path, results);
+  });
+  for (const { by, reason } of skipped) process.stdout.write(`${by} skipped: ${reason}\n`);
   process.stdout.write(`written to ${path}\n`);
   return 0;
 }
