@@ -116,6 +116,10 @@ export function deviceTests(device: RankDevice, skip: string | false): void {
       assert.deepEqual(names, device === 'cuda' ? ['cuda', 'cuda:1'] : ['cpu', 'cpu']);
     });
 
+    test('gradients are averaged in several exchanges of one program', options, async () => {
+      await outputs(device, 2, 'buckets');
+    });
+
     test('a rank that is late is waited for', options, async () => {
       await outputs(device, 2, 'slow');
     });

@@ -177,6 +177,34 @@ async function groups(): Promise<void> {
   say('groups are right');
 }
 
+/** Gradients that are averaged in several exchanges of one program, of which all but the last run beside others. */
+async function buckets(): Promise<void> {
+  const parameters = [3, 300, 80_000, 7, 500].map((size, i) =>
+    tensor(new Float32Array(size).fill(i + 1), { requiresGrad: true }),
+  );
+  const step = jit((scale: Tensor) => {
+    for (const p of parameters) p.grad = undefined;
+    const losses = parameters.map((p) => p.mul(p).sum());
+    losses
+      .reduce((sum, loss) => sum.add(loss) as typeof loss)
+      .mul(scale)
+      .backward();
+    averageGradients(parameters, { bucketBytes: 1000 });
+    return parameters.map((p) => p.grad!);
+  });
+  for (let round = 1; round <= 5; round++) {
+    const gradients = step(tensor(round * (rank + 1)) as unknown as Tensor) as unknown as Tensor[];
+    for (const [i, gradient] of gradients.entries()) {
+      const values = (await gradient.data()) as Float32Array;
+      assert.ok(
+        values.every((v) => v === round * (i + 1) * (n + 1)),
+        `round ${round}, parameter ${i}: ${values[0]}`,
+      );
+    }
+  }
+  say('buckets are right');
+}
+
 /** A training step with an exchange, over and over. */
 async function endless(): Promise<void> {
   const model = new nn.Sequential(new nn.Linear(256, 512), new nn.ReLU(), new nn.Linear(512, 10));
@@ -251,7 +279,7 @@ async function overlap(): Promise<void> {
 }
 
 const SCENARIOS: Readonly<Record<string, () => Promise<void>>> = {
-  ...{ suite, captured, groups, slow, endless, different, overlap },
+  ...{ suite, captured, groups, buckets, slow, endless, different, overlap },
 };
 say(`on ${device().name}`);
 await SCENARIOS[scenario]!();

@@ -30,6 +30,7 @@ const reason = cudaReason() ?? (findLibraries('nccl', ['nccl'])[0] ? undefined :
 const ranks = [0];
 const KINDS: Readonly<Record<string, (x: GraphNode) => GraphNode>> = {
   allReduce: (x) => allReduceOf([x], { ranks, op: 'sum' }),
+  'allReduce beside other launches': (x) => allReduceOf([x], { ranks, op: 'sum', beside: true }),
   broadcast: (x) => broadcastOf([x], { ranks, root: 0 }),
   allGather: (x) => allGatherOf(x, { ranks }),
   reduceScatter: (x) => reduceScatterOf(x, { ranks, op: 'sum' }),

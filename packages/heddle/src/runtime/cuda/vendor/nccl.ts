@@ -73,9 +73,6 @@ function nccl(): Nccl {
   // Else NCCL maps the buffers of captured collectives into the other ranks, all of which would have to capture at the same time,
   // and never to free them; here a rank may run a program for the first time that another one has captured already.
   process.env.NCCL_GRAPH_REGISTER ??= '0';
-  // Else each captured collective has two more nodes, which order it after those of other graphs and streams. Here all are
-  // launched on one stream, and within a graph one after the other.
-  process.env.NCCL_GRAPH_MIXING_SUPPORT ??= '0';
   const functions = openVendorLibrary('nccl', SIGNATURES, 'ncclGetErrorString');
   const library = koffi().load(findVendorLibrary('nccl')!.path);
   const text = library.func('ncclGetErrorString', 'str', ['int']);
