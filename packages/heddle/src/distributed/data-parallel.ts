@@ -15,7 +15,7 @@ import { membership } from './membership.js';
  * Most bytes of a bucket. An exchange beside the backward pass is taken to have a latency of 15 µs and a bandwidth of 90 GB/s: in
  * 12 MiB the latency is a tenth of it, and larger buckets would gain little and begin later.
  */
-export const BUCKET_BYTES: number = 12 * 2 ** 20;
+const BUCKET_BYTES = 12 * 2 ** 20;
 
 /**
  * A bucket of so many bytes is not divided: at the bandwidth of the last exchange, that of all links, its bytes take a quarter of

@@ -32,7 +32,10 @@ export function place(
   const lifetimes: Lifetime[] = [];
   const arenaOf = new Map<GraphNode, number>();
   const awaited = awaitedExchanges(work);
-  const exchanging = new Set(work.filter((w) => w.stages.some((stage) => isExchange(stage.work))));
+  // On a CPU launches run one after the other.
+  const exchanging = new Set(
+    target.model === 'threads' ? work.filter((w) => w.stages.some((stage) => isExchange(stage.work))) : [],
+  );
   const lastExchange = Math.max(-1, ...[...exchanging].map((w) => levelOf(w, -1)));
   /** When it has ended, by the levels: exchanges, and what awaits them, may run until the last exchange. */
   const endOf = (w: Work, level: number): number =>
