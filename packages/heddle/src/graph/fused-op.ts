@@ -96,6 +96,8 @@ export interface Reordered {
 export interface PartialReduction<Arg = unknown> {
   /** What is reduced; these dimensions become 1. */
   axes(arg: Arg): readonly number[];
+  /** The argument that reduces other ones instead, as of a source whose dimensions are in another order. */
+  along(arg: Arg, axes: readonly number[]): Arg;
   /**
    * The result, from the source cut along one of the axes.
    * @param axes what is reduced of a part
@@ -143,6 +145,11 @@ export interface KernelChoice<Arg = unknown> {
    * then finishes nothing. Default: none.
    */
   readonly also?: readonly string[];
+  /**
+   * The rows of its result, as a matrix whose columns are the last dimension, that one of its tiles has at hand: sums of the
+   * columns over so many rows may be computed where it stores them; see `KernelIo.sums`. Default: none.
+   */
+  sums?(target: Target, node: GraphNode, arg: Arg): number | undefined;
   /** The launches that compute the node: the best guess for its shapes. */
   plan(io: KernelIo, arg: Arg): readonly Stage[];
   /**
@@ -181,7 +188,7 @@ export interface KernelIo {
    */
   readonly finish: (split: readonly number[]) => IrFunction;
   /**
-   * How many tensors like the output the epilogue reads, each value with those at its own position. A kernel that brings these
+   * How many tensors like the output the epilogue reads, or the sums, each value with those at its own position. A kernel that brings these
    * values itself passes them to `finish` after the coordinates, and finds the tensors at the arguments `{ beside: 0 }` and so on.
    */
   readonly beside?: number;
@@ -193,6 +200,11 @@ export interface KernelIo {
   readonly window?: Window | undefined;
   /** Which of the ops that the choice names in `also` are wanted; default: none. */
   readonly also?: ReadonlySet<string>;
+  /**
+   * Sums of the columns of what is stored. A way that does not call `sums.store` leaves them to a launch of their own, which
+   * reads memory.
+   */
+  readonly sums?: ColumnSums | undefined;
   /** Nothing follows: `finish` gives back the value as it is. A library's routine may then write the output itself. */
   readonly plain: boolean;
   /**
@@ -200,6 +212,23 @@ export interface KernelIo {
    * values may write the output itself: it gets the bias, if there is one, after its other arguments.
    */
   readonly epilogue?: Epilogue | undefined;
+}
+
+/**
+ * Sums of the columns of what is stored as a matrix, whose columns are its last dimension, over parts of as many rows each as
+ * the choice says in `sums`: of elementwise functions of what is stored, and of tensors read beside it.
+ */
+export interface ColumnSums {
+  /** The numbers of the sums: those that need no others, those that need only these, and so on. */
+  readonly levels: readonly (readonly number[])[];
+  /**
+   * `term(number, value, part, row, column, …sums, …brought)` is what an element, or 2 or 4 neighbours in a row, adds to a sum
+   * in f32: `value` as it is stored, its row counted in its part, all sums of its columns so far, and of the tensors `beside`
+   * those that the kernel brings.
+   */
+  readonly term: IrFunction;
+  /** `store(part, column, …sums)` stores what is made of all sums of a part's column, or of 2 or 4 neighbours. */
+  readonly store: IrFunction;
 }
 
 export interface Window {

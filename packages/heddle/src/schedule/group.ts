@@ -10,9 +10,16 @@ export interface Group {
   readonly roots: GraphNode[];
   /** The hand-written kernel, and the node it is for; what lies between that node and the root is its finish. */
   readonly call?: GroupCall;
-  /** On a GPU: the reductions in it, and what surrounds them. The roots are of rows or of all their elements. */
+  /**
+   * On a GPU: the reductions in it, and what surrounds them. The roots are of rows or of all their elements. Beside a call these
+   * are sums of the columns that its kernel stores, and their results come last.
+   */
   readonly reduction?: MatrixReduction;
 }
+
+/** The results of the sums beside a call. */
+export const sumsOf = ({ roots, call, reduction }: Group): GraphNode[] =>
+  call && reduction ? roots.filter((root) => reduction.members.some(({ node }) => node === root)) : [];
 
 export interface GroupCall {
   readonly node: GraphNode;

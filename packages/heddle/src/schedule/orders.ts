@@ -191,6 +191,8 @@ class Orders {
     }
     if (hasKernel(node, this.#target) || !node.src.some((s) => this.#ordered.has(s))) return undefined;
     const { op, arg } = callOf(node);
+    const ordered = op.reduction && this.#ordered.get(node.src[0]!);
+    if (ordered) return { order: ordered.order, values: this.#alike(node, ordered) };
     return this.#insteadOf(node, op.compose(node.src, arg));
   }
 
@@ -215,12 +217,14 @@ class Orders {
   #alike(node: GraphNode, { values, order }: InOrder): GraphNode {
     if (node.op === 'detach') return b.detach(values);
     if (node.op === 'expand') return b.expand(values, permuted(node.shape, order));
+    const moved = (axes: readonly number[]): number[] => axes.map((axis) => order.indexOf(axis));
+    if (node.op === 'call') {
+      const { op, arg } = callOf(node);
+      const { along, axes } = op.reduction!;
+      return b.call(op, [values], along(arg, moved(axes(arg))));
+    }
     const { op, axes } = argOf(node, 'reduce');
-    return b.reduce(
-      op,
-      values,
-      axes.map((axis) => order.indexOf(axis)),
-    );
+    return b.reduce(op, values, moved(axes));
   }
 
   /** permute(node, order), computed in this order as far as that costs nothing. */

@@ -5,6 +5,7 @@ import type { GraphNode } from '../graph/node.js';
 import type { Target } from '../kernel/ir/target.js';
 import type { Schedule } from './launch.js';
 import { canonicalize } from './passes/canonical.js';
+import { joinSums } from './passes/column-sums.js';
 import { splitConstants } from './passes/constants.js';
 import { besideExchanges, isExchange } from './passes/exchanges.js';
 import { joinFollowers } from './passes/followers.js';
@@ -41,6 +42,12 @@ export const PASSES: readonly PlanPass[] = [
     name: 'join',
     why: 'elementwise ops after a kernel are computed where it stores the value',
     run: joinFollowers,
+  },
+  {
+    name: 'sums',
+    why: 'a kernel that has rows of what it stores at hand sums their columns: nobody reads them for that',
+    when: gpu,
+    run: joinSums,
   },
   {
     name: 'open',

@@ -42,7 +42,7 @@ test('the list of passes, in order, each with a reason', () => {
   assert.deepEqual(
     PASSES.map((p) => p.name),
     [
-      ...['canonicalize', 'partition', 'merge', 'join', 'open', 'tune', 'lower', 'constants'],
+      ...['canonicalize', 'partition', 'merge', 'join', 'sums', 'open', 'tune', 'lower', 'constants'],
       ...['updates', 'levels', 'place', 'lists', 'side by side', 'needs'],
     ],
   );
@@ -56,6 +56,7 @@ const wrong: Readonly<Record<string, readonly [(made: Partial<Plan>, plan: Plan)
     partition: [(made) => ({ ...made, groups: made.groups!.slice(1) }), /no group makes a node/],
     merge: [({ groups }) => ({ groups: [...groups!, ...groups!] }), /two groups make a node/],
     join: [(made) => ({ ...made, groups: made.groups!.slice(1) }), /no group makes a node/],
+    sums: [(made) => ({ ...made, groups: made.groups!.slice(1) }), /no group makes a node/],
     open: [() => ({ calls: new Map() }), /a call is not open/],
     tune: [
       (_, { groups }) => ({ variants: new Map(groups.map((g) => [g, {} as Variant])) }),

@@ -88,6 +88,8 @@ export const FITTED = {
        * read by the threads, who wait for it, as measured on 64 → 256 channels of 32 images of 56 × 56 in bf16.
        */
       beside: { brought: 0.06, read: 0.15 },
+      /** For each sum of columns that an element is added to. Not measured yet: from the instructions. */
+      sum: 0.05,
     },
   },
   /**

@@ -12,8 +12,14 @@ import type { Target } from '../../kernel/ir/target.js';
 import { finishedAfter } from '../finish-cuda.js';
 import { withWhole } from '../launch-rule.js';
 import { matmulSum } from '../matmul/cuda-store.js';
-import { finishedStage } from '../matmul/warpgroup.js';
-import { splitName, WARPGROUPS, warpgroupName, warpgroupTiles } from '../matmul/warpgroup-tiles.js';
+import { finishedStage, ROWS } from '../matmul/warpgroup.js';
+import {
+  splitName,
+  WARPGROUPS,
+  warpgroupName,
+  warpgroupTiles,
+  warpgroupWays,
+} from '../matmul/warpgroup-tiles.js';
 import { gridStage } from '../stage.js';
 import type { GridKernel } from '../tiled.js';
 import { cudnnChannelsLastVariants } from '../vendor.js';
@@ -87,6 +93,7 @@ function channelsLast<Arg extends Conv2dArg>(
         when: isFor,
         finishes: true,
         storesAny,
+        sums: (target, node, arg) => (sumsRows(target, node, arg, direction) ? ROWS : undefined),
         plan: (io, arg) => ownWays(io, arg, direction)[0]!.plan(),
         variants: (io: KernelIo, arg) => [
           ...ownWays(io, arg, direction),
@@ -124,6 +131,20 @@ function geometryOf(
     size: adjoint ? outputSize(arg) : arg.size,
     outSize: adjoint ? arg.size : outputSize(arg),
   };
+}
+
+/** Whether warpgroups have rows of the result at hand: all but those of a weight gradient, and of the phases of a stride. */
+function sumsRows(
+  { capability }: Target,
+  { src, shape }: GraphNode,
+  arg: Conv2dArg,
+  direction: Direction,
+): boolean {
+  const [{ shape: first, dtype }] = src as [GraphNode];
+  if (capability !== WARPGROUPS || direction === 'weight' || dtype === i8) return false;
+  const sizes = { images: first[0]!, inputs: first[3]!, outputs: shape[3]!, dtype };
+  const p = geometryOf(arg, direction, sizes);
+  return suitsConvolution(p) && asProduct(p, false).batches === 1;
 }
 
 /** What own kernels are given of a convolution with channels last. */
@@ -178,16 +199,17 @@ interface Way extends Variant {
 }
 
 /** By warpgroups, on GPUs that have them. */
-function warpgroupWays(io: KernelIo, problem: LastProblem, direction: Direction): Way[] {
+function byWarpgroups(io: KernelIo, problem: LastProblem, direction: Direction): Way[] {
   const isWeight = direction === 'weight';
   const { target } = io;
   const { dtype } = problem;
   if (target.capability !== WARPGROUPS || !suitsConvolution(problem)) return [];
-  const p = joined({ ...problem, finish: matrixOf(io, direction).finish, beside: io.beside });
+  const { beside, sums } = io;
+  const p = joined({ ...problem, finish: matrixOf(io, direction).finish, beside, sums });
   const sizes = asProduct(p, isWeight);
   const best = warpgroupTiles(sizes, target, MOST_TILES);
   const tiles = isWeight ? best : withWhole(best, () => warpgroupTiles({ ...sizes, whole: true }, target, 1));
-  return tiles.map((tile) => ({
+  return warpgroupWays(sizes, tiles, (tile, sums) => ({
     splits: tile.splits,
     name: `last-${warpgroupName(tile, dtype)}`,
     plan: () => {
@@ -195,7 +217,7 @@ function warpgroupWays(io: KernelIo, problem: LastProblem, direction: Direction)
         const kernel = convolveWeightWarpgroups(p, tile, target.units);
         return inParts(io, direction, kernel, tile.splits, [{ input: 1 }, { input: 0 }]);
       }
-      const kernel = convolveWarpgroups(p, tile, target.units);
+      const kernel = convolveWarpgroups({ ...p, sums }, tile, target.units);
       if (tile.splits > 1) return inParts(io, direction, kernel, tile.splits);
       return [finishedStage(kernel)];
     },
@@ -209,27 +231,25 @@ function ownWays(io: KernelIo, arg: Conv2dArg, direction: Direction): Variant[] 
   // An epilogue that reads other tensors keeps tensor cores waiting: a launch behind the convolution may take less. One that
   // adds up parts computes the epilogue as well.
   const apart = (plain: KernelIo): Variant[] =>
-    warpgroupWays(plain, problemOf(plain, arg, direction), direction)
+    byWarpgroups(plain, problemOf(plain, arg, direction), direction)
       .slice(0, 1)
       .filter(({ splits }) => splits === 1);
-  const byWarpgroups = [
-    ...warpgroupWays(io, problem, direction),
+  const ways = [
+    ...byWarpgroups(io, problem, direction),
     ...(io.plain || isWeight ? [] : finishedAfter(io, apart)),
   ];
-  if (!isByWarps(problem.dtype)) return byWarpgroups;
-  const byWarps = lastTiles(problem, io.target, isWeight, byWarpgroups.length > 0 ? 1 : 2).map(
-    (way): Variant => {
-      const { warps, each, splits } = way;
-      const plan = (): Stage[] => {
-        const kernel = lastKernel(problem, way, isWeight);
-        if (isWeight || splits > 1) return inParts(io, direction, kernel, splits);
-        return [gridStage(kernel, ...SOURCES, { output: true })];
-      };
-      const name = `last-${each.join('x')}-${warps.join('x')}${isWeight ? `-${splits}` : splitName(way)}`;
-      return { name, plan };
-    },
-  );
-  return [...byWarpgroups, ...byWarps];
+  if (!isByWarps(problem.dtype)) return ways;
+  const byWarps = lastTiles(problem, io.target, isWeight, ways.length > 0 ? 1 : 2).map((way): Variant => {
+    const { warps, each, splits } = way;
+    const plan = (): Stage[] => {
+      const kernel = lastKernel(problem, way, isWeight);
+      if (isWeight || splits > 1) return inParts(io, direction, kernel, splits);
+      return [gridStage(kernel, ...SOURCES, { output: true })];
+    };
+    const name = `last-${each.join('x')}-${warps.join('x')}${isWeight ? `-${splits}` : splitName(way)}`;
+    return { name, plan };
+  });
+  return [...ways, ...byWarps];
 }
 
 /**

@@ -15,6 +15,7 @@
  * that multiplies (m16n8k32 for m16n8k16, with sums in i32) counts pairs of them.
  */
 import { bf16, type DType, f32, i8, i32, u32 } from '../../core/dtype.js';
+import type { ColumnSums } from '../../graph/fused-op.js';
 import type { IrFunction } from '../../kernel/ir/ir-function.js';
 import { buffer } from '../../kernel/ir/types.js';
 import { asCast, defineKernel, type Intrinsics, type Memory } from '../../kernel/language/language.js';
@@ -47,6 +48,8 @@ export interface LastProblem extends Convolution {
   readonly finish: IrFunction;
   /** `KernelIo.beside` */
   readonly beside?: number | undefined;
+  /** `KernelIo.sums` */
+  readonly sums?: ColumnSums | undefined;
 }
 
 /** Elements along K, of i8 pairs, that are multiplied at a time. */

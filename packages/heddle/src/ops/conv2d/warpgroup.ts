@@ -434,6 +434,7 @@ export function asProduct(p: Geometry, weight: boolean): WarpgroupSizes {
     dtype,
     whole: phases > 1,
     beside: phases === 1 ? p.beside : 0,
+    sums: phases === 1 ? p.sums : undefined,
     turned: { a: false, b: false },
   };
 }
@@ -454,6 +455,7 @@ export function convolveWarpgroups(p: LastProblem, tile: WarpgroupTile, units: n
     result: phases > 1 ? phaseResult(p, taps) : matrixResult(tile.splits, M, N),
     output: p.output,
     finish: p.finish,
+    sums: p.sums,
     functions: { pick, eachTap, pixelOf },
   };
   return byWarpgroups(problem, tile, p.dtype, units);

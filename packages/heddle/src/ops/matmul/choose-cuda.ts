@@ -17,9 +17,9 @@ import { levelOf, matmulTensor } from './tensor-core.js';
 import type { TensorOperand } from './tensor-core-fragments.js';
 import type { TensorTile } from './tensor-core-panel.js';
 import { tensorTiles } from './tensor-core-tiles.js';
-import { finishedStage, type WarpgroupTile } from './warpgroup.js';
+import { finishedStage, ROWS, type WarpgroupTile } from './warpgroup.js';
 import { matmulWarpgroups, suitsWarpgroups, turnedOf } from './warpgroup-product.js';
-import { splitName, WARPGROUPS, warpgroupName, warpgroupTiles } from './warpgroup-tiles.js';
+import { splitName, WARPGROUPS, warpgroupName, warpgroupTiles, warpgroupWays } from './warpgroup-tiles.js';
 
 /** `f32-64x32x16`: rows, columns and depth of a tile; lanes and elements of each; its warps along K. */
 function nameOf(tile: MatmulTile): string {
@@ -84,11 +84,13 @@ function sumOf(
 export const FEW = 2 ** 27;
 
 /** By warpgroups. @param dtype of the matrices */
-export const warpgroupVariants = (io: KernelIo, p: MatmulProblem, dtype: DType): Variant[] =>
-  warpgroupTiles({ ...p, dtype, turned: turnedOf(p, dtype) }, io.target).map((tile) => ({
+export function warpgroupVariants(io: KernelIo, p: MatmulProblem, dtype: DType): Variant[] {
+  const sizes = { ...p, dtype, turned: turnedOf(p, dtype) };
+  return warpgroupWays(sizes, warpgroupTiles(sizes, io.target), (tile, sums) => ({
     name: warpgroupName(tile, dtype),
-    plan: () => warpgroupStages(io, p, tile, dtype),
+    plan: () => warpgroupStages(io, { ...p, sums }, tile, dtype),
   }));
+}
 
 /** An epilogue of many instructions keeps tensor cores waiting: a launch behind the product may take less. */
 const finishedApart = (io: KernelIo): Variant[] =>
@@ -151,6 +153,10 @@ const choice = (
     node.src[0]!.shape.at(-1)! > 0,
   strided: [true, true],
   finishes: true,
+  sums: ({ capability }, { shape, size, src }) =>
+    capability === WARPGROUPS && shape.length === 2 && 2 * size * src[0]!.shape.at(-1)! >= FEW
+      ? ROWS
+      : undefined,
   variants: (io, arg) => [...variants(io, arg), ...cublasLtVariants(io, arg.precision)],
   plan: (io, arg) => variants(io, arg)[0]!.plan(),
 });

@@ -24,6 +24,7 @@
  * All three reach more than nine tenths of the speed of the bare micro-kernel, in every layout.
  */
 import { type DType, f32 } from '../../core/dtype.js';
+import type { ColumnSums } from '../../graph/fused-op.js';
 import { alu, type Expr, int } from '../../kernel/ir/ir.js';
 import { type IrFunction, irFunction } from '../../kernel/ir/ir-function.js';
 import { buffer } from '../../kernel/ir/types.js';
@@ -53,6 +54,8 @@ export interface MatmulProblem {
   readonly followed?: boolean;
   /** `KernelIo.beside` */
   readonly beside?: number | undefined;
+  /** `KernelIo.sums` */
+  readonly sums?: ColumnSums | undefined;
 }
 
 /** The offset of a batch, as a device function. */

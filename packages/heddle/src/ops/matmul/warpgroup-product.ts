@@ -187,11 +187,11 @@ export function matmulWarpgroups(
   units: number,
   output?: DType,
 ): WarpgroupKernel {
-  const { M, N, K, batches, finish } = p;
+  const { M, N, K, batches, finish, sums } = p;
   const both = { batches, inner: K, dtype };
   const a = matrixOperand(p.a, { ...both, size: M, along: rowsOf(tile) });
   const b = matrixOperand(transposed(p.b), { ...both, size: N, along: tile.columns });
   const result = matrixResult(tile.splits * batches, M, N);
-  const problem = { batches, M, N, K, terms: [1], a, b, result, output, finish, functions: {} };
+  const problem = { batches, M, N, K, terms: [1], a, b, result, output, finish, sums, functions: {} };
   return byWarpgroups({ name: 'matmulWarpgroups', ...problem }, tile, dtype, units);
 }

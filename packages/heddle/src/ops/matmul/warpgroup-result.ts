@@ -3,6 +3,7 @@
  * the copy engine takes them. What the epilogue takes beside them may come the same way.
  */
 import type { DType } from '../../core/dtype.js';
+import type { ColumnSums } from '../../graph/fused-op.js';
 import type { IrFunction } from '../../kernel/ir/ir-function.js';
 import type { BufferSchema } from '../../kernel/ir/types.js';
 import type { Cast, Intrinsics, Memory } from '../../kernel/language/language.js';
@@ -97,8 +98,12 @@ export interface ResultWork {
   readonly inParts: boolean;
   /** Whether the two rows of sums that a thread has of each wgmma are neighbours. */
   readonly paired: boolean;
-  /** How many matrices the copy engine brings that the epilogue takes beside the sums. */
+  /** How many matrices the copy engine brings that the epilogue takes beside the sums, or that are summed. */
   readonly beside: number;
+  /** The numbers of the sums of columns, level by level: none if none are wanted. */
+  readonly levels: ColumnSums['levels'];
+  /** How many there are. */
+  readonly columnSums: number;
 }
 
 export interface ResultContext extends Intrinsics {
@@ -116,6 +121,11 @@ export interface ResultContext extends Intrinsics {
   readonly finishAt: WarpgroupResult['finishAt'];
   readonly storeTile: WarpgroupResult['storeTile'];
   readonly loadTile?: WarpgroupResult['loadTile'];
+  readonly sumColumns: typeof sumColumns;
+  readonly addTerms: typeof addTerms;
+  readonly term: IrFunction;
+  readonly storeColumnSums: IrFunction;
+  readonly WARPS: number;
 }
 
 /** The row of a thread's sums among 64. @param half of two rows that it has */
@@ -197,14 +207,15 @@ export function storeSums(
   at: WarpgroupPlace,
   context: ResultContext,
 ): void {
-  const { arrive, fenceAsync, groupBarrier, idiv, load2, local2, store2, threadIdx } = context;
+  const { arrive, f32, fenceAsync, groupBarrier, idiv, load2, local2, store2, threadIdx } = context;
   const { tmaCommit, tmaWait, vec2, waitBarrier } = context;
-  const { finishAt, out, rowInTile, stored, storeTile, work, ROWS, THREADS } = context;
-  const { beside: matrices, each, groups, inParts, panels, together, width } = work;
+  const { finishAt, out, rowInTile, stored, storeTile, sumColumns, work, ROWS, THREADS } = context;
+  const { beside: matrices, columnSums, each, groups, inParts, panels, together, width } = work;
   const { byEngine } = work.c;
   const thread = threadIdx.x % THREADS;
   const top = at.row + (group % together) * each * ROWS;
   const values = local2(out, idiv(width, 4));
+  const totals = local2(f32, Math.max(1, columnSums));
   for (let e = 0; e < each; e++) {
     for (let panel = 0; panel < panels; panel++) {
       const number = taken * each * panels + e * panels + panel;
@@ -236,7 +247,7 @@ export function storeSums(
       // The copy engine has read the tile that comes now.
       if (byEngine && thread === 0) tmaWait(1);
       groupBarrier(1 + group, THREADS);
-      if (matrices > 0 && thread === 0) arrive(beside.empty, 2 * group + held);
+      if (matrices > 0 && columnSums === 0 && thread === 0) arrive(beside.empty, 2 * group + held);
       for (let i = 0; i < idiv(width, 8); i++) {
         for (let half = 0; half < 2; half++) {
           const inRow = 8 * i + 2 * (thread % 4);
@@ -252,6 +263,95 @@ export function storeSums(
         storeTile(c, cs, { group, held, thread }, at, row, column, context);
         tmaCommit();
       }
+      if (columnSums > 0)
+        sumColumns(cs, values, totals, beside, { group, held, thread }, row, column, context);
     }
+  }
+}
+
+/**
+ * The sums of columns over one of the tiles that a warpgroup's sums go by way of, whose values are all there: what is summed is
+ * what is stored. A warp has a quarter of the columns, and a lane two neighbours of every fourth or eighth row. Lanes that read
+ * at a time do so in different banks, as rows lie swizzled.
+ */
+export function sumColumns(
+  cs: Memory,
+  values: Memory,
+  totals: Memory,
+  beside: Beside,
+  tile: SumsTile,
+  top: number,
+  left: number,
+  context: ResultContext,
+): void {
+  const { addTerms, arrive, groupBarrier, idiv, lane, laneId, load2, shuffleXor, splat2, vec2 } = context;
+  const { storeColumnSums, warpId, work, ROWS, WARPS } = context;
+  const { across, columns, levels, sizes, width } = work;
+  const { group, held, thread } = tile;
+  const pairs = idiv(width, 8);
+  const sharers = idiv(32, pairs);
+  const sharer = idiv(laneId, pairs);
+  const inRow = 2 * (idiv(thread, 32) * pairs + (laneId % pairs));
+  const part = idiv(top, ROWS);
+  const column = left + inRow;
+  // A warpgroup's last rows may lie beyond the matrix.
+  if (top < sizes.M) {
+    const isWhole = across * columns === sizes.N;
+    const first = 2 * (sharer % 4) + idiv(sharer, 4);
+    const perEight = idiv(8, sharers);
+    for (let i = 0; i < idiv(width, 4); i++)
+      values[i] = load2(cs, group, held, first + 8 * idiv(i, perEight) + (i % perEight), inRow);
+    for (let n = 0; n < work.columnSums; n++) totals[n] = splat2(0);
+    for (let l = 0; l < levels.length; l++) {
+      const numbers = levels[l]!;
+      if (isWhole || column < sizes.N)
+        for (let i = 0; i < idiv(width, 4); i++) {
+          const row = first + 8 * idiv(i, perEight) + (i % perEight);
+          addTerms(numbers, values[i]!, totals, beside, tile, part, row, column, inRow, context);
+        }
+      for (let n = 0; n < numbers.length; n++) {
+        const number = numbers[n]!;
+        for (let by = pairs; by < 32; by *= 2) {
+          const others = vec2(
+            shuffleXor(lane(totals[number]!, 0), by),
+            shuffleXor(lane(totals[number]!, 1), by),
+          );
+          totals[number] = totals[number]! + others;
+        }
+      }
+    }
+    if (sharer === 0 && (isWhole || column < sizes.N)) storeColumnSums(part, column, totals);
+  }
+  if (work.beside > 0) {
+    // One lane says for all that they have read.
+    groupBarrier(WARPS + warpId, 32);
+    if (laneId === 0) arrive(beside.empty, 2 * group + held);
+  }
+}
+
+/** Adds what two neighbours in a row are to sums of their columns. */
+export function addTerms(
+  numbers: readonly number[],
+  v: number,
+  totals: Memory,
+  { tiles }: Beside,
+  { group, held }: SumsTile,
+  part: number,
+  row: number,
+  column: number,
+  inRow: number,
+  { load2, term, work }: ResultContext,
+): void {
+  const { beside: matrices, groups } = work;
+  for (let n = 0; n < numbers.length; n++) {
+    const number = numbers[n]!;
+    if (matrices > 1) {
+      const first = load2(tiles, group, held, row, inRow);
+      const second = load2(tiles, groups + group, held, row, inRow);
+      totals[number] = totals[number]! + term(number, v, part, row, column, totals, first, second);
+    } else if (matrices > 0) {
+      const first = load2(tiles, group, held, row, inRow);
+      totals[number] = totals[number]! + term(number, v, part, row, column, totals, first);
+    } else totals[number] = totals[number]! + term(number, v, part, row, column, totals);
   }
 }

@@ -1,5 +1,6 @@
 /** The launch rule of the products by warpgroups. */
 import { type DType, f32 } from '../../core/dtype.js';
+import type { ColumnSums, Variant } from '../../graph/fused-op.js';
 import { FITTED } from '../../kernel/ir/machine.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { fastestTiles, type LaunchRule } from '../launch-rule.js';
@@ -35,6 +36,8 @@ export interface WarpgroupSizes extends Pick<MatmulProblem, 'batches' | 'M' | 'N
   readonly turned: Turned;
   /** How many matrices like the result the epilogue takes beside the sums. Default: none. */
   readonly beside?: number | undefined;
+  /** Sums of columns that the kernel computes besides, if it stores the result whole. Default: none. */
+  readonly sums?: ColumnSums | undefined;
 }
 
 /** Stages that keep wgmma busy while memory answers. */
@@ -99,7 +102,8 @@ const rule: LaunchRule<Request, RatedTile> = {
     const [all, ours] = splits > 1 ? [0, 0] : [p.beside ?? 0, tile.beside ?? 0];
     const beside = (ours * brought + (all - ours) * read) * p.dtype.bytes;
     const multiplied = chunks * Math.max(product, moved);
-    const finished = (warpgroup.store + beside) * rows * columns;
+    const summed = splits > 1 ? 0 : warpgroup.sum * (p.sums?.levels.flat().length ?? 0);
+    const finished = (warpgroup.store + beside + summed) * rows * columns;
     const perUnit = Math.ceil(tiles / units);
     // By turns, one warpgroup finishes its sums while the other multiplies: all but the last.
     const each = tile.alternate ? Math.max(multiplied, (multiplied + finished) / 2) : multiplied + finished;
@@ -121,6 +125,22 @@ export function warpgroupTiles(p: WarpgroupSizes, target: Target, count = 6): Wa
   const byTurns = fastestTiles(rule, target, { ...p, alternate: true }, 1);
   const cycles = (tile: RatedTile): number => rule.cycles(target, p, tile);
   return [...together, ...byTurns.filter((tile) => together.every((other) => cycles(tile) < cycles(other)))];
+}
+
+/**
+ * Ways by tiles, the most promising first. Where sums of columns are wanted, the best also without them: how much they keep
+ * products waiting has to be timed against a launch that reads what was stored.
+ */
+export function warpgroupWays<Way extends Variant>(
+  p: WarpgroupSizes,
+  tiles: readonly WarpgroupTile[],
+  way: (tile: WarpgroupTile, sums: ColumnSums | undefined) => Way,
+): Way[] {
+  const ways = tiles.map((tile) => way(tile, p.sums));
+  const [best] = tiles.filter(({ splits }) => splits === 1);
+  if (!p.sums || !best) return ways;
+  const apart = way(best, undefined);
+  return [...ways, { ...apart, name: `${apart.name}, then sums` }];
 }
 
 export const splitName = ({ splits }: Pick<WarpgroupTile, 'splits'>): string =>

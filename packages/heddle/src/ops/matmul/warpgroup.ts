@@ -15,7 +15,7 @@
  * limits such a product, and this way it gives and takes each element of A once, and of B twice more than wgmma reads.
  */
 import { type DType, f32, i8, i32 } from '../../core/dtype.js';
-import type { Stage } from '../../graph/fused-op.js';
+import type { ColumnSums, Stage } from '../../graph/fused-op.js';
 import { wgmmaDepth } from '../../kernel/ir/asynchronous.js';
 import type { IrFunction } from '../../kernel/ir/ir-function.js';
 import type { BufferSchema } from '../../kernel/ir/types.js';
@@ -23,6 +23,7 @@ import { asCast, type Constants, defineKernel, type Memory } from '../../kernel/
 import { gridStage } from '../stage.js';
 import type { GridKernel } from '../tiled.js';
 import {
+  addTerms,
   type Beside,
   finished,
   loadBeside,
@@ -30,6 +31,7 @@ import {
   type ResultWork,
   rowInTile,
   storeSums,
+  sumColumns,
   type WarpgroupPlace,
   type WarpgroupResult,
 } from './warpgroup-result.js';
@@ -59,7 +61,7 @@ export interface WarpgroupTile {
 
 /** Bytes of a row of a tile. */
 const ROW = 128;
-const ROWS = 64;
+export const ROWS = 64;
 const THREADS = 128;
 
 /** Registers of a thread that copies, and of one that multiplies beside another warpgroup: as many as a block has. */
@@ -165,6 +167,8 @@ export interface WarpgroupProblem {
   readonly parts?: boolean;
   /** As `finishAt` calls it. */
   readonly finish: IrFunction;
+  /** Sums of columns, of parts of 64 rows, that are wanted beside the one matrix. Default: none. */
+  readonly sums?: ColumnSums | undefined;
   /** What the operands' and the result's device functions call. */
   readonly functions: Constants;
 }
@@ -202,7 +206,6 @@ export interface PipelineContext extends ResultContext {
   readonly turn: typeof turn;
   readonly readTurned: typeof readTurned;
   readonly multiply: typeof multiply;
-  readonly WARPS: number;
 }
 
 /** Stages along K of a batch. */
@@ -270,7 +273,7 @@ function initBarriers(
   beside: Beside,
   { initBarrier, work }: PipelineContext,
 ): void {
-  const { b, groups, stages, together, turners } = work;
+  const { b, columnSums, groups, stages, together, turners } = work;
   for (let s = 0; s < stages; s++) {
     initBarrier(full, s, 1);
     // Of each warp that multiplies them.
@@ -281,7 +284,8 @@ function initBarriers(
   if (work.beside > 0)
     for (let s = 0; s < 2 * groups; s++) {
       initBarrier(beside.full, s, 1);
-      initBarrier(beside.empty, s, 1);
+      // Of each warp that sums columns of them, or of the warpgroup.
+      initBarrier(beside.empty, s, columnSums > 0 ? 4 : 1);
     }
 }
 
@@ -377,7 +381,7 @@ function multiply(
 /** The device functions, as constants of a kernel. */
 const FUNCTIONS = {
   ...{ initBarriers, eachTile, lengthOf, load, turn, readTurned, multiply },
-  ...{ loadBeside, storeSums, rowInTile, finished },
+  ...{ loadBeside, storeSums, rowInTile, finished, sumColumns, addTerms },
 };
 
 /** A kernel of warpgroups. Its parameters are A, B, C, and the matrices that the copy engine brings beside the sums. */
@@ -521,6 +525,7 @@ export function byWarpgroups(
     {
       ...{ ...FUNCTIONS, dtype, summed, out, work, REGISTERS, ROWS, THREADS, WARPS },
       ...{ cast: asCast(dtype === i8 ? summed : dtype), stored: asCast(out), finish: p.finish },
+      ...{ term: p.sums?.term ?? p.finish, storeColumnSums: p.sums?.store ?? p.finish },
       ...{
         ...p.functions,
         loadA: a.load,
@@ -568,6 +573,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
   const chunks = Math.ceil(p.K / depth);
   const beside = inParts || !p.result.loadTile ? 0 : (tile.beside ?? 0);
   const lengths = p.terms.map((n) => n * chunks);
+  const levels = inParts ? [] : (p.sums?.levels ?? []);
   return {
     ...tile,
     ...{ rows, down, across, chunks, lengths, depth, oneTerm: Math.max(...p.terms) === 1 },
@@ -584,6 +590,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
     c: p.result.places,
     inParts,
     beside,
+    ...{ levels, columnSums: levels.flat().length },
     turners: beside > 0 ? 2 : 3,
     together: togetherOf(tile),
     paired: p.a.tiles.turned,

@@ -23,6 +23,27 @@ export interface DeviationsArg {
   readonly axes: readonly number[];
 }
 
+const times = (node: GraphNode, factor: number): GraphNode => b.mul(node, b.like(node, factor));
+const square = (node: GraphNode): GraphNode => b.mul(node, node);
+
+/** A source in parts, each of which is read once. */
+function partial(cut: GraphNode, axes: readonly number[], at: number) {
+  const totals = b.sum(cut, axes);
+  const length = cut.size / totals.size;
+  const centred = b.sub(cut, times(totals, 1 / length));
+  const start = totals.shape.map(() => 0);
+  const size = totals.shape.map((d, i) => (i === at ? 1 : d));
+  const first = b.slice(totals, start, size);
+  /** How far the parts' means are from that of the first. */
+  const distances = times(b.sub(totals, first), 1 / length);
+  return { totals, length, count: cut.shape[at]!, centred, first: times(first, 1 / length), distances };
+}
+
+const inferSums: FusedOp<DeviationsArg>['infer'] = ([x], { axes }) => ({
+  shape: x!.shape.map((d, i) => (axes.includes(i) ? 1 : d)),
+  dtype: x!.dtype,
+});
+
 /**
  * Σ(x − x̄)² along `axes`, kept as size 1. Of parts that are each read once it is summed around a part's own mean xₚ, and
  * from there to the mean of all: with q the distance of xₚ from the first part's, n elements a part and P parts it is
@@ -32,24 +53,38 @@ export interface DeviationsArg {
  */
 export const squaredDeviationsOp: FusedOp<DeviationsArg> = {
   name: 'squaredDeviations',
-  infer: ([x], { axes }) => ({ shape: x!.shape.map((d, i) => (axes.includes(i) ? 1 : d)), dtype: x!.dtype }),
-  compose: ([x], { axes }) => {
-    const centred = b.sub(x!, mean(x!, axes));
-    return b.sum(b.mul(centred, centred), axes);
-  },
+  infer: inferSums,
+  compose: ([x], { axes }) => b.sum(square(b.sub(x!, mean(x!, axes))), axes),
   reduction: {
     axes: ({ axes }) => axes,
+    along: (_, axes) => ({ axes }),
     ofParts: (cut, axes, at) => {
-      const times = (node: GraphNode, factor: number): GraphNode => b.mul(node, b.like(node, factor));
-      const square = (node: GraphNode): GraphNode => b.mul(node, node);
-      const centre = mean(cut, axes);
-      const length = cut.size / centre.size;
-      const start = centre.shape.map(() => 0);
-      const first = centre.shape.map((d, i) => (i === at ? 1 : d));
-      const q = b.sub(centre, b.slice(centre, start, first));
-      const within = b.sum(square(b.sub(cut, centre)), axes);
-      const around = b.sum(b.add(within, times(square(q), length)), [at]);
-      return b.sub(around, times(square(b.sum(q, [at])), length / cut.shape[at]!));
+      const { length, count, centred, distances } = partial(cut, axes, at);
+      const within = b.sum(square(centred), axes);
+      const around = b.sum(b.add(within, times(square(distances), length)), [at]);
+      return b.sub(around, times(square(b.sum(distances, [at])), length / count));
+    },
+  },
+  kernels: [],
+};
+
+/**
+ * Σ(x − x̄) along `axes`, kept as size 1: what the mean was rounded by, times the number of elements. Of parts it is the sum of
+ * their own, and of the distances of their means from the mean of all, which are those from the first part's less its own.
+ */
+const deviationsOp: FusedOp<DeviationsArg> = {
+  name: 'deviations',
+  infer: inferSums,
+  compose: ([x], { axes }) => b.sum(b.sub(x!, mean(x!, axes)), axes),
+  reduction: {
+    axes: ({ axes }) => axes,
+    along: (_, axes) => ({ axes }),
+    ofParts: (cut, axes, at) => {
+      const { totals, length, count, centred, first, distances } = partial(cut, axes, at);
+      const within = b.sum(b.sum(centred, axes), [at]);
+      const all = times(b.sum(totals, [at]), 1 / (length * count));
+      const around = b.sub(b.sum(distances, [at]), times(b.sub(all, first), count));
+      return b.add(within, times(around, length));
     },
   },
   kernels: [],
@@ -87,7 +122,8 @@ export const standardizeOp: FusedOp<StandardizeArg> = {
     const share = (total: GraphNode): GraphNode => b.mul(total, b.like(total, total.size / x!.size));
     // Rounding the mean moves all of `centred` by as much, which the sum of many upstream gradients would magnify.
     const total = b.sum(upstream, arg.axes);
-    const moved = b.mul(share(b.sum(centred, arg.axes)), total);
+    const deviations = b.call(deviationsOp, [b.wide(x!)], { axes: arg.axes });
+    const moved = b.mul(share(deviations), total);
     const along = b.mul(scale, b.sub(b.sum(b.mul(upstream, centred), arg.axes), moved));
     const rest = b.sub(b.sub(upstream, share(total)), b.mul(centred, b.mul(scale, share(along))));
     if (!factor) return [b.cast(b.mul(rest, scale), x!.dtype)];

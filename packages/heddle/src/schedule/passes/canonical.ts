@@ -153,7 +153,7 @@ export function canonicalize(
     if (nothing !== undefined) return adopt(new GraphNode('full', node.type, [], { value: nothing }, false));
     const narrow = src.length === 1 ? beforeWidening(node, src[0]!) : undefined;
     if (narrow) return narrow;
-    const two = src.length === 1 ? inTwo(node, src[0]!, isSpread, target) : undefined;
+    const two = src.length === 1 ? inTwo(node, src[0]!, isSpread, choices, target) : undefined;
     if (two) {
       convert([two]);
       return mine.get(two)!;

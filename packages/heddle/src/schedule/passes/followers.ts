@@ -82,16 +82,26 @@ function follows(
   const [made] = host.roots as [GraphNode];
   if (group.call || group.reduction) return false;
   if (!group.roots.every((root) => canFinish(root, made, stored, model))) return false;
-  // What else it reads must not need the host.
+  const others = [...readsOfGroup(group, stored)].filter((r) => r !== made);
+  return !needsGroup(others, host, groups, stored);
+}
+
+/** Whether `host` must run before some of these nodes are made. */
+export function needsGroup(
+  nodes: Iterable<GraphNode>,
+  host: Group,
+  groups: readonly Group[],
+  stored: ReadonlySet<GraphNode>,
+): boolean {
   const makerOf = (node: GraphNode): Group | undefined => groups.find((g) => g.roots.includes(node));
-  const stack = [...readsOfGroup(group, stored)].filter((r) => r !== made);
+  const stack = [...nodes];
   const seen = new Set<Group>();
   while (stack.length > 0) {
     const maker = makerOf(stack.pop()!);
-    if (maker === host) return false;
+    if (maker === host) return true;
     if (!maker || seen.has(maker)) continue;
     seen.add(maker);
     stack.push(...readsOfGroup(maker, stored));
   }
-  return true;
+  return false;
 }

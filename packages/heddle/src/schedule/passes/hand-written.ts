@@ -15,13 +15,15 @@ import type { Expr, KernelIr, MemoryNode, Node, Param, Statement, Variable } fro
 import * as k from '../../kernel/ir/ir.js';
 import { type IrFunction, irFunction } from '../../kernel/ir/ir-function.js';
 import type { Target } from '../../kernel/ir/target.js';
-import { type Group, memoryOf } from '../group.js';
+import { type Group, memoryOf, sumsOf } from '../group.js';
 import { atom, ofAtom, offset, times, toExpr } from '../lower/affine.js';
 import { type Coordinates, type Digit, flatten } from '../lower/coordinates.js';
 import { Evaluator, type LoopScope } from '../lower/evaluate.js';
+import { lowerGroup } from '../lower/lower.js';
 import { parameter } from '../lower/lowering.js';
 import { epilogueOf } from './epilogue.js';
 import { comesInVectors, keepsOrder } from './finish.js';
+import { openSums } from './open-sums.js';
 import { viewOf } from './views.js';
 import { sourceOfWindows, windowFunctionOf } from './windows.js';
 
@@ -73,13 +75,12 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
     vectorReduce: false,
   };
 
-  const others = group.roots
-    .slice(1)
-    .filter((n) => !also.includes(n))
-    .map((n, i) => ({ node: n, memory: parameter(`also${i}`, n) }));
+  const sums = sumsOf(group);
+  const finished = group.roots.filter((n) => !also.includes(n) && !sums.includes(n));
+  const others = finished.slice(1).map((n, i) => ({ node: n, memory: parameter(`also${i}`, n) }));
   const plain = root === node && others.length === 0;
   const values = windows ? windows.sizes[0] * windows.sizes[1] : 1;
-  const beside = windows ? [] : besideOf(node, group.roots, stored);
+  const beside = windows ? [] : besideOf(node, finished, sums, stored);
   const finish = (split: readonly number[]): IrFunction =>
     irFunction((args, emit) => {
       const own = args.slice(0, values);
@@ -121,7 +122,7 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
       });
       if (others.length === 0) return k.cast(root.dtype, computed(root, at));
       // All values before the first store: a result may take the place of what another is made from.
-      const finished = group.roots.map((n): Expr => {
+      const results = finished.map((n): Expr => {
         const result = computed(n, at);
         const value: Variable = { name: 'v', type: result.type, constant: true };
         emit(k.declare(value, result));
@@ -130,9 +131,9 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
       });
       const index = toExpr(flatten(at));
       others.forEach(({ memory }, i) => {
-        storeLanes(memory, finished[i + 1]!, index, target, emit);
+        storeLanes(memory, results[i + 1]!, index, target, emit);
       });
-      return k.cast(root.dtype, finished[0]!);
+      return k.cast(root.dtype, results[0]!);
     });
 
   const output: View = { shape: made.shape, dtype: root.dtype, strides: stridesOf(made.shape), offset: 0 };
@@ -140,14 +141,19 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
   const window = windows && { sizes: windows.sizes, name: callOf(made).op.name };
   const names = new Set(also.map((n) => callOf(n).op.name));
   const given = { target, node, inputs, output, finish, window, plain, epilogue, also: names };
-  const io: KernelIo = { ...given, beside: beside.length };
+  const partial = sums.map((n, i) => ({ node: n, memory: parameter(`sums${i}`, n) }));
+  const memoryOfSum = (n: GraphNode): MemoryNode => partial.find((p) => p.node === n)!.memory;
+  const io: KernelIo = {
+    ...{ ...given, beside: beside.length },
+    sums: sums.length > 0 ? openSums(group, scope, beside, memoryOfSum) : undefined,
+  };
   const { arg } = callOf(node);
   const plan = (variant?: Variant): HandWritten => {
     reads.clear();
     const planned = variant ? variant.plan() : choice.plan(io, arg);
-    const extra = [...reads, ...others.map((o) => [o.node, o.memory] as const)];
+    const extra = [...reads, ...[...others, ...partial].map((o) => [o.node, o.memory] as const)];
     // Stages of one kernel stay so: it is compiled once.
-    const finished = new Map<KernelIr, { readonly kernel: KernelIr; readonly extra: GraphNode[] }>();
+    const known = new Map<KernelIr, { readonly kernel: KernelIr; readonly extra: GraphNode[] }>();
     const withExtra = (kernel: KernelIr): { readonly kernel: KernelIr; readonly extra: GraphNode[] } => {
       const used = paramsUsed(kernel.body);
       const mine = extra.filter(([, memory]) => used.has(memory.arg as Param));
@@ -157,11 +163,13 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
     const stages = planned.map((stage) => {
       if ('library' in stage)
         return { ...stage, extra: stage.library.options.bias === true ? [epilogue!.base!] : [] };
-      const known = finished.get(stage.kernel) ?? withExtra(stage.kernel);
-      finished.set(stage.kernel, known);
-      return { ...stage, ...known };
+      const made = known.get(stage.kernel) ?? withExtra(stage.kernel);
+      known.set(stage.kernel, made);
+      return { ...stage, ...made };
     });
-    return { stages, inputs: bases, beside, name: choice.name };
+    const isSummed = stages.some(({ extra }) => sums.some((n) => extra.includes(n)));
+    const after = sums.length === 0 || isSummed ? [] : [sumsStage(group, sums, stored, target)];
+    return { stages: [...stages, ...after], inputs: bases, beside, name: choice.name };
   };
   let ways: readonly Variant[] | undefined;
   const variants = (): readonly Variant[] => {
@@ -171,11 +179,34 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
   return { inputs, variants, plan };
 }
 
-/** Tensors in memory that lie like what `node` is stored as, and of which `roots` take each element where they take that of `node`. */
-function besideOf(node: GraphNode, roots: readonly GraphNode[], stored: ReadonlySet<GraphNode>): GraphNode[] {
-  const inPlace = (n: GraphNode): readonly GraphNode[] =>
-    n !== node && (roots.includes(n) || !stored.has(n)) && keepsOrder(n) ? n.src : [];
-  return topological(roots, inPlace).filter(
+/** The launch of a generated kernel that sums what is in memory, where no other does. */
+function sumsStage(
+  { reduction }: Group,
+  roots: GraphNode[],
+  stored: ReadonlySet<GraphNode>,
+  target: Target,
+): HandWritten['stages'][number] {
+  const name = `reduce_${roots[0]!.shape.join('x')}`;
+  const lowered = lowerGroup(name, { roots, reduction: reduction! }, (n) => stored.has(n), target);
+  const { ir: kernel, params: extra, grid, block, sharedBytes } = lowered;
+  return { kernel, extra, grid, block, args: [], ...(sharedBytes !== undefined && { sharedBytes }) };
+}
+
+/**
+ * Tensors in memory that lie like what `node` is stored as, and of which `roots`, or what is summed, take each element where
+ * they take that of `node`.
+ */
+function besideOf(
+  node: GraphNode,
+  roots: readonly GraphNode[],
+  sums: readonly GraphNode[],
+  stored: ReadonlySet<GraphNode>,
+): GraphNode[] {
+  const readBy = (of: readonly GraphNode[], passes: (n: GraphNode) => boolean): GraphNode[] =>
+    topological(of, (n) => (n !== node && (of.includes(n) || !stored.has(n)) && passes(n) ? n.src : []));
+  const isSummed = (n: GraphNode): boolean => keepsOrder(n) || n.op === 'reduce' || n.op === 'expand';
+  const read = new Set([...readBy(roots, keepsOrder), ...readBy(sums, isSummed)]);
+  return [...read].filter(
     (n) =>
       n !== node &&
       !roots.includes(n) &&

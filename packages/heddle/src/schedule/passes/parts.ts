@@ -2,9 +2,9 @@
  * A long reduction of few results as two, on a GPU: of parts, then of the parts' results, so that all multiprocessors
  * have work.
  */
-import { some } from '../../core/node.js';
+import { some, topological } from '../../core/node.js';
 import * as b from '../../graph/build.js';
-import { callOf, type PartialReduction } from '../../graph/fused-op.js';
+import { callOf, type KernelChoice, type PartialReduction } from '../../graph/fused-op.js';
 import { argOf, type GraphNode } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
 import type { Structure } from '../group.js';
@@ -42,8 +42,17 @@ function reductionOf(
 
 type OfParts = PartialReduction['ofParts'];
 
-/** undefined if it is as well in one, or has no fitting divisor. */
-function partsOf({ runs, rows, columns, contiguous }: Structure, target: Target): Parts | undefined {
+/**
+ * undefined if it is as well in one, or has no fitting divisor.
+ * @param atStore rows of a part that the kernel sums that makes what is reduced
+ */
+function partsOf(
+  { runs, rows, columns, contiguous }: Structure,
+  target: Target,
+  atStore: number | undefined,
+): Parts | undefined {
+  if (atStore !== undefined)
+    return { count: columns / atStore, at: 0, shape: [columns / atStore, atStore, rows], axes: [1] };
   const wanted = contiguous ? wantedOfRow(rows, columns, target) : wantedOfColumn(rows, columns, target);
   for (const [at, { size, marked }] of runs.entries()) {
     const count = marked ? divisorNear(size, wanted) : 1;
@@ -62,11 +71,13 @@ function partsOf({ runs, rows, columns, contiguous }: Structure, target: Target)
  * The reduction as two, or undefined where one does as well. A fused op's is cut where its elements lie side by side;
  * elsewhere the reductions that it is composed of are. `src` stands for its source.
  * @param isSpread its result is repeated, and meets the elements again that it was made of
+ * @param choices the kernels of calls among what `src` is made of
  */
 export function inTwo(
   node: GraphNode,
   src: GraphNode,
   isSpread: boolean,
+  choices: ReadonlyMap<GraphNode, KernelChoice>,
   target: Target,
 ): GraphNode | undefined {
   const reduction = target.model === 'threads' ? reductionOf(node) : undefined;
@@ -74,8 +85,32 @@ export function inTwo(
   const { axes, ofParts, inRows } = reduction;
   const found = structureIn(src, axes);
   if ((isSpread || readsSpread(src, found)) && suitsStrips(found, target)) return undefined;
-  const parts = inRows && !found.contiguous ? undefined : partsOf(found, target);
+  const atStore = rowsAtStore(src, found, choices, target);
+  if (inRows && !found.contiguous && atStore === undefined) return undefined;
+  const parts = partsOf(found, target, atStore);
   return parts && b.reshape(ofParts(b.reshape(src, parts.shape), parts.axes, parts.at), node.shape);
+}
+
+/** The rows of a part that a kernel sums where it stores what `src` is made of element by element, if there is such a kernel. */
+function rowsAtStore(
+  src: GraphNode,
+  { runs }: Structure,
+  choices: ReadonlyMap<GraphNode, KernelChoice>,
+  target: Target,
+): number | undefined {
+  const [reduced, columns, another] = runs;
+  if (!columns || another || !reduced!.marked) return undefined;
+  const cuts = (rows: number): boolean => reduced!.size % rows === 0 && reduced!.size > rows;
+  const inPlace = (n: GraphNode): readonly GraphNode[] =>
+    n.op === 'map' || n.op === 'reshape' || n.op === 'detach' ? n.src.filter((s) => s.size === src.size) : [];
+  for (const call of topological([src], inPlace)) {
+    const choice = choices.get(call);
+    if (choice?.sums && call.shape.at(-1) === columns.size) {
+      const rows = choice.sums(target, call, callOf(call).arg);
+      if (rows !== undefined && cuts(rows)) return rows;
+    }
+  }
+  return undefined;
 }
 
 /** Whether `x` is made of a reduction of the same structure, whose result is repeated. */

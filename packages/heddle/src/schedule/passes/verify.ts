@@ -4,7 +4,7 @@ import { topological } from '../../core/node.js';
 import type { GraphNode } from '../../graph/node.js';
 import { isBuffer } from '../../kernel/ir/types.js';
 import { verify } from '../../kernel/ir/verify.js';
-import { type Group, readsOf } from '../group.js';
+import { type Group, readsOf, sumsOf } from '../group.js';
 import type { Work } from '../launch.js';
 import type { Plan } from '../plan.js';
 import { canFinish } from './finish.js';
@@ -127,12 +127,14 @@ export function verifyGroups(groups: readonly Group[], stored: ReadonlySet<Graph
 
 /** A hand-written kernel makes its node, and what can be computed where that is stored; others make no calls. */
 function verifyResults(
-  { roots, call }: Group,
+  group: Group,
   stored: ReadonlySet<GraphNode>,
   fail: (rule: string, node: GraphNode) => never,
 ): void {
+  const { roots, call } = group;
+  const sums = sumsOf(group);
   const results = roots.filter(
-    (root) => !call?.windows?.functions.includes(root) && !call?.also.includes(root),
+    (root) => !call?.windows?.functions.includes(root) && !call?.also.includes(root) && !sums.includes(root),
   );
   if (!call) {
     const computed = results.flatMap((root) =>
@@ -143,6 +145,7 @@ function verifyResults(
     return;
   }
   const [first] = roots as [GraphNode];
+  if (sums.length > 0 && !call.choice.sums) fail(`${call.choice.name} sums no columns`, first);
   if (first.dtype !== call.made.dtype && !call.choice.storesAny)
     fail(`a kernel that stores ${call.made.dtype.name} cannot store this`, first);
   // The results of one kernel are computed, not read.

@@ -1,0 +1,149 @@
+/** Sums of columns where a kernel stores them: planned for an H200, and run in the simulator, which finds races. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { bf16, type DType, f16, f32 } from '../../src/core/dtype.js';
+import { autocast, batchNorm, conv2d, manualSeed, randn, type Tensor, tensor, useDevice, valueAndGrad, zeros } from '../../src/index.js';
+import { H200, type Target } from '../../src/kernel/ir/target.js';
+import { openDevice } from '../../src/runtime/registry.js';
+import type { ScheduledLaunch } from '../../src/schedule/launch.js';
+import { schedule } from '../../src/schedule/schedule.js';
+
+const h200: Target = { ...H200, libraries: new Set<string>() };
+// The simulator runs what an H200 with two multiprocessors would: there are tiles enough for both without sharing sums.
+const target: Target = { ...h200, units: 2 };
+Object.defineProperty(openDevice('sim'), 'target', { value: target });
+useDevice('sim');
+
+const of = (dtype: DType, shape: readonly number[], scale = 0.2): Tensor =>
+  randn([...shape]).mul(scale).cast(dtype as typeof f32).realize();
+
+const launchesOf = (results: readonly Tensor[], on = target): readonly ScheduledLaunch[] =>
+  schedule(
+    results.map(({ node }) => node),
+    on,
+  ).launches;
+
+const parametersOf = ({ work }: ScheduledLaunch): string[] =>
+  'kernel' in work ? work.kernel.params.map(({ name }) => name) : [];
+
+/** Kernels by warpgroups that sum columns: how many results each has besides. */
+const summing = (launches: readonly ScheduledLaunch[]): number[] =>
+  launches.flatMap((launch) => {
+    const sums = parametersOf(launch).filter((name) => name.startsWith('sums'));
+    return sums.length > 0 ? [sums.length] : [];
+  });
+
+/** Generated kernels that reduce what is as large as an activation. */
+const statisticsPasses = (launches: readonly ScheduledLaunch[], bytes: number): string[] =>
+  launches.flatMap(({ work, bytes: moved }) =>
+    'kernel' in work && work.kernel.name.startsWith('reduce') && moved >= bytes ? [work.kernel.name] : [],
+  );
+
+/** The values in the simulator, and those of the same sources on the CPU. */
+async function both(
+  make: (...t: Tensor[]) => Tensor[],
+  sources: readonly Tensor[],
+): Promise<readonly (readonly [Float32Array, Float32Array])[]> {
+  const data = (t: Tensor): Promise<Float32Array> => t.cast(f32).data() as Promise<Float32Array>;
+  const values = await Promise.all(sources.map(data));
+  const got = await Promise.all(make(...sources).map(data));
+  useDevice('cpu');
+  const same = sources.map(
+    ({ shape, dtype }, i) => tensor(values[i]!, { shape }).cast(dtype as typeof f32) as Tensor,
+  );
+  const wanted = await Promise.all(make(...same).map(data));
+  useDevice('sim');
+  return got.map((values, i) => [values, wanted[i]!]);
+}
+
+const worstOf = ([got, wanted]: readonly [Float32Array, Float32Array]): number => {
+  const size = wanted.reduce((most, v) => Math.max(most, Math.abs(v)), 0);
+  return got.reduce((most, v, i) => Math.max(most, Math.abs(v - wanted[i]!) / size), 0);
+};
+
+/** Channels-last convolutions on either side, so that all lies so. */
+const through = (x: Tensor, u: Tensor): Tensor => conv2d(conv2d(x, u).relu(), u).relu();
+
+const AXES = [0, 2, 3];
+for (const [name, dtype, shape, channels] of [
+  ['bf16', bf16, [2, 64, 16, 16], 64],
+  ['f16, channels beyond a tile, rows beyond one', f16, [3, 64, 8, 8], 136],
+  ['tf32', f32, [2, 64, 16, 12], 64],
+] as const)
+  test(`mean and variance of a convolution, ${name}, far from zero`, async () => {
+    const sources = [of(dtype, shape), of(dtype, [64, 64, 1, 1]), of(dtype, [channels, 64, 1, 1])];
+    const statistics = (x: Tensor, u: Tensor, w: Tensor): Tensor[] => {
+      const y = conv2d(through(x, u), w).cast(f32).add(16).cast(dtype as typeof f32).cast(f32);
+      return [y.mean(AXES), y.variance(AXES)];
+    };
+    assert.deepEqual(summing(launchesOf(statistics(...(sources as [Tensor, Tensor, Tensor])))), [2]);
+    const [mean, variance] = await both(statistics as never, sources);
+    // The convolution is rounded to 16 bits, or its operands to tf32; the statistics are of what is stored.
+    assert.ok(worstOf(mean!) < 2 ** -12, `${worstOf(mean!)}`);
+    assert.ok(worstOf(variance!) < (dtype === f32 ? 2 ** -9 : 2 ** -6), `${worstOf(variance!)}`);
+  });
+
+/** Convolutions with batch norms between them, one of which has a residual beside it. */
+function loss(x: Tensor, u: Tensor, v: Tensor, ...norms: Tensor[]): Tensor {
+  const normed = (y: Tensor, at: number): Tensor =>
+    batchNorm(y, zeros([64]), zeros([64]), { weight: norms[at]!, bias: norms[at + 1]!, training: true });
+  return autocast(bf16, () => {
+    const first = normed(conv2d(x, u, undefined, { padding: 1 }), 0).relu();
+    const second = normed(conv2d(first, v, undefined, { padding: 1 }), 2).add(first).relu();
+    const third = normed(conv2d(second, u, undefined, { padding: 1 }), 0).relu();
+    return conv2d(third, v, undefined, { padding: 1 }).square().mean();
+  });
+}
+
+const gradients = (...t: Tensor[]): Tensor[] =>
+  valueAndGrad(loss, { argnums: [1, 2, 3, 4, 5, 6] })(...(t as Parameters<typeof loss>)).flat() as Tensor[];
+
+const near = (at: number): Tensor => randn([64]).mul(0.1).add(at).realize();
+const sourcesFor = (...shape: number[]): Tensor[] => {
+  const weights = [0, 1].map(() => randn([64, 64, 3, 3]).mul(0.05).realize());
+  return [zeros(shape), ...weights, near(1), near(0), near(1), near(0)] as Tensor[];
+};
+
+test('batch norms between convolutions have no pass of their own over activations on an H200', () => {
+  const [images, size] = [64, 32];
+  const launches = launchesOf(gradients(...sourcesFor(images, 64, size, size)), h200);
+  // Three batch norms: forward three sums each (of x, and of its deviations), backward two.
+  assert.deepEqual(summing(launches), [3, 3, 3, 2, 2, 2]);
+  assert.deepEqual(statisticsPasses(launches, images * 64 * size * size * 2), []);
+});
+
+test('batch norms between convolutions: gradients, and the same bits a second time', async () => {
+  manualSeed(3);
+  const [, ...others] = sourcesFor(1);
+  const sources = [of(f32, [2, 64, 12, 16], 1), ...others];
+  assert.deepEqual(summing(launchesOf(gradients(...sources))), [3, 3, 3, 2, 2, 2]);
+  const results = await both(gradients, sources);
+  for (const [i, pair] of results.entries()) assert.ok(worstOf(pair) < 2 ** -5, `${i}: ${worstOf(pair)}`);
+  const again = await Promise.all(gradients(...sources).map((t) => t.cast(f32).data()));
+  again.forEach((values, i) => {
+    assert.deepEqual(values, results[i]![0], `result ${i}, a second time`);
+  });
+});
+
+test('the gradient of a bias comes out of the product that makes the gradient of a layer', async () => {
+  const layers = (x: Tensor, w: Tensor, bias: Tensor, v: Tensor): Tensor =>
+    autocast(bf16, () => x.matmul(w).add(bias).relu().matmul(v).square().mean());
+  const train = (...t: Tensor[]): Tensor[] =>
+    valueAndGrad(layers, { argnums: [1, 2, 3] })(...(t as Parameters<typeof layers>)).flat() as Tensor[];
+  const sources = [of(f32, [448, 512], 1), of(f32, [512, 640]), of(f32, [640]), of(f32, [640, 512])];
+  assert.deepEqual(summing(launchesOf(train(...sources))), [1]);
+  const results = await both(train, sources);
+  for (const [i, pair] of results.entries()) assert.ok(worstOf(pair) < 2 ** -5, `${i}: ${worstOf(pair)}`);
+});
+
+test('where blocks share sums, a launch reads what is stored', async () => {
+  const sources = [of(bf16, [2, 64, 16, 16]), of(bf16, [64, 64, 1, 1]), of(bf16, [64, 64, 3, 3])];
+  const statistics = (...[x, u, w]: Tensor[]): Tensor[] => {
+    const y = conv2d(through(x!, u!), w!, undefined, { padding: 1 }).cast(f32);
+    return [y.mean(AXES), y.variance(AXES)];
+  };
+  const launches = launchesOf(statistics(...sources), h200);
+  assert.deepEqual(summing(launches), []);
+  const names = launches.map(({ work }) => ('kernel' in work ? work.kernel.name : ''));
+  assert.deepEqual(names.slice(names.indexOf('matmulSum')).slice(0, 2), ['matmulSum', 'reduce_8x1x64']);
+});
