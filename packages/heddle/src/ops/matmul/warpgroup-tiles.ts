@@ -98,17 +98,20 @@ const rule: LaunchRule<Request, RatedTile> = {
     // Shared memory gives 128 bytes in a cycle: to the copies, to the rows of A once, to B for each 64 of them, and for its turn.
     const { a, b } = p.turned;
     const moved = a || b ? 2 * rows + (1 + rows / 64 + (b ? 2 : 0)) * columns : 0;
-    const { brought, read } = warpgroup.beside;
+    const { brought, read: readBeside } = warpgroup.beside;
     const [all, ours] = splits > 1 ? [0, 0] : [p.beside ?? 0, tile.beside ?? 0];
-    const beside = (ours * brought + (all - ours) * read) * p.dtype.bytes;
+    const beside = (ours * brought + (all - ours) * readBeside) * p.dtype.bytes;
     const multiplied = chunks * Math.max(product, moved);
     const summed = splits > 1 ? 0 : warpgroup.sum * (p.sums?.levels.flat().length ?? 0);
+    // Where blocks share K, another kernel reads what is stored.
+    const reading = (p.M * p.N * p.dtype.bytes) / (units * FITTED.matmul.received);
+    const apart = p.sums && splits > 1 ? FITTED.matmul.anotherKernel + reading : 0;
     const finished = (warpgroup.store + beside + summed) * rows * columns;
     const perUnit = Math.ceil(tiles / units);
     // By turns, one warpgroup finishes its sums while the other multiplies: all but the last.
     const each = tile.alternate ? Math.max(multiplied, (multiplied + finished) / 2) : multiplied + finished;
     const last = tile.alternate ? finished : 0;
-    return perUnit * each + last + latency + sumCycles(p, splits, units);
+    return perUnit * each + last + latency + sumCycles(p, splits, units) + apart;
   },
 };
 

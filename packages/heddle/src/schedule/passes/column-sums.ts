@@ -5,6 +5,7 @@
  * the gradient of a layer's result.
  */
 import { f32, isHalf } from '../../core/dtype.js';
+import { topological } from '../../core/node.js';
 import { callOf } from '../../graph/fused-op.js';
 import { argOf, type GraphNode } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
@@ -12,47 +13,75 @@ import { type Group, type MatrixReduction, readsOf } from '../group.js';
 import type { Plan, PlanSetting } from '../plan.js';
 import { canFinish, comesInVectors } from './finish.js';
 import { needsGroup } from './followers.js';
-import type { Partition } from './partition.js';
+import { neededFor, type Partition } from './partition.js';
 
-/** Each sum of parts with the kernel that stores what it sums, where that has the rows at hand. */
+/**
+ * Sums of parts with the kernels that store what they sum, where these have the rows at hand. Of the sums that one kernel would
+ * compute, each goes where its own elements are stored.
+ */
 export function joinSums({ groups, stored }: Plan, { target }: PlanSetting): Partition {
   let joined = groups;
-  for (const sums of groups) {
-    const host = sums.reduction && joined.find((group) => takes(group, sums, joined, stored, target));
-    if (!host) continue;
-    const both = { ...host, roots: [...host.roots, ...sums.roots], reduction: sums.reduction! };
-    joined = joined.filter((group) => group !== sums).map((group) => (group === host ? both : group));
+  for (const host of groups) {
+    const rows = rowsOf(host, target);
+    if (rows === undefined) continue;
+    for (const sums of joined) {
+      if (sums.call || !sums.reduction || !areParts(sums.reduction, host.roots[0]!, rows)) continue;
+      const [own, others] = parted(sums, (root) => takes(host, root, sums, joined, stored, target), stored);
+      if (!own) continue;
+      const both = { ...host, roots: [...host.roots, ...own.roots], reduction: own.reduction! };
+      joined = joined.flatMap((group) => (group === host ? both : group === sums ? (others ?? []) : group));
+      break;
+    }
   }
   return { groups: joined, stored };
 }
 
-/** Whether the kernel of `host` can compute `sums` where it stores its result. */
+/** Rows of the parts whose sums the kernel of a group can compute where it stores its result. */
+function rowsOf({ call, roots }: Group, target: Target): number | undefined {
+  const [made] = roots as [GraphNode];
+  if (!call || call.windows || !(made.dtype === f32 || isHalf(made.dtype))) return undefined;
+  return call.choice.sums?.(target, call.node, callOf(call.node).arg);
+}
+
+/** Sums as those that hold, and the others. */
+function parted(
+  { roots, reduction }: Group,
+  holds: (root: GraphNode) => boolean,
+  stored: ReadonlySet<GraphNode>,
+): [Group | undefined, Group | undefined] {
+  const own = roots.filter(holds);
+  const others = roots.filter((root) => !own.includes(root));
+  const groupOf = (some: GraphNode[]): Group | undefined =>
+    some.length > 0 ? { roots: some, reduction: neededFor(some, reduction!, stored) } : undefined;
+  return [groupOf(own), groupOf(others)];
+}
+
+/** Whether the kernel of `host` can compute this one of some sums where it stores its result. */
 function takes(
   host: Group,
+  root: GraphNode,
   sums: Group,
   groups: readonly Group[],
   stored: ReadonlySet<GraphNode>,
   target: Target,
 ): boolean {
-  if (!host.call || host.call.windows || host.reduction || sums.call) return false;
+  const { roots, reduction } = sums;
+  const { model } = target;
   const [made] = host.roots as [GraphNode];
-  const { node, choice } = host.call;
-  const rows = choice.sums?.(target, node, callOf(node).arg);
-  const isFloat = made.dtype === f32 || isHalf(made.dtype);
-  if (rows === undefined || !isFloat || !areParts(sums.reduction!, made, rows)) return false;
-  const reads = new Set(sums.roots.flatMap((root) => [...readsOf(root, stored)]));
-  for (const root of sums.roots) reads.delete(root);
-  if (!reads.has(made) || host.roots.some((root) => root !== made && reads.has(root))) return false;
-  const { members } = sums.reduction!;
-  const ofRows = members.flatMap((member) => (member.per === 'row' ? [member.node] : []));
-  if (!sums.roots.every((root) => ofRows.includes(root) && comesInVectors(root.dtype, target.model)))
-    return false;
+  const reads = readsOf(root, stored);
+  if (!reads.has(made) || host.roots.some((n) => n !== made && reads.has(n))) return false;
+  // With all sums that it is made of.
+  const before = sums.roots.filter((n) => n !== root && reads.has(n));
+  if (!before.every((n) => takes(host, n, sums, groups, stored, target))) return false;
+  const ofRows = reduction!.members.flatMap((member) => (member.per === 'row' ? [member.node] : []));
+  if (!ofRows.includes(root) || !comesInVectors(root.dtype, model)) return false;
   const known = new Set([...stored, ...ofRows]);
   const canSum = (n: GraphNode): boolean =>
-    n.dtype === f32 && argOf(n, 'reduce').op === 'sum' && canFinish(n.src[0]!, made, known, target.model);
-  if (!ofRows.every((n) => n.op !== 'reduce' || canSum(n))) return false;
-  reads.delete(made);
-  return !needsGroup(reads, host, groups, stored);
+    n.dtype === f32 && argOf(n, 'reduce').op === 'sum' && canFinish(n.src[0]!, made, known, model);
+  const inside = topological([root], (n) => (n !== root && stored.has(n) && !roots.includes(n) ? [] : n.src));
+  if (!inside.every((n) => n.op !== 'reduce' || !ofRows.includes(n) || canSum(n))) return false;
+  const others = [...reads].filter((n) => n !== made && !roots.includes(n));
+  return !needsGroup(others, host, groups, stored);
 }
 
 /** Whether what is reduced are so many rows of `made` at a time, seen as a matrix whose columns are its last dimension. */

@@ -188,8 +188,8 @@ function sumsStage(
 ): HandWritten['stages'][number] {
   const name = `reduce_${roots[0]!.shape.join('x')}`;
   const lowered = lowerGroup(name, { roots, reduction: reduction! }, (n) => stored.has(n), target);
-  const { ir: kernel, params: extra, grid, block, sharedBytes } = lowered;
-  return { kernel, extra, grid, block, args: [], ...(sharedBytes !== undefined && { sharedBytes }) };
+  const { ir: kernel, params: extra, anySize: _, ...sizes } = lowered;
+  return { kernel, extra, args: [], ...sizes };
 }
 
 /**

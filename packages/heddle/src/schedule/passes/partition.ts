@@ -316,7 +316,7 @@ function resultsOf(
 }
 
 /** A reduction without what only kernels compute that make it again: its threads read nothing for that. */
-function neededFor(
+export function neededFor(
   roots: readonly GraphNode[],
   { structure, members }: MatrixReduction,
   stored: ReadonlySet<GraphNode>,
