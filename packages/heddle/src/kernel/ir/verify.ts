@@ -1,5 +1,5 @@
 /** The grammar of the kernel IR, checked after every pass under HEDDLE_CHECK=1. */
-import { bool, f32, i32, isFloat, isInteger } from '../../core/dtype.js';
+import { bool, type DType, f32, i32, isFloat, isInteger } from '../../core/dtype.js';
 import { InternalError } from '../../core/errors.js';
 import type { IntrinsicRecord } from './intrinsic-record.js';
 import { INTRINSICS, resultOf } from './intrinsics.js';
@@ -28,11 +28,25 @@ const STATEMENTS: ReadonlySet<string> = new Set(
   'block let set store update if for while break continue return effect assert print'.split(' '),
 );
 
+/** Whether a scalar op that says so takes operands of a dtype. */
+const OPERANDS: Readonly<Record<OpRecord['operands'], (t: DType) => boolean>> = {
+  number: (t) => t !== bool,
+  float: isFloat,
+  f32: (t) => t === f32,
+  i32: (t) => t === i32,
+  integer: isInteger,
+  bits: (t) => !isFloat(t),
+  bool: (t) => t === bool,
+  any: () => true,
+};
+
 class Verifier {
   readonly #ir: KernelIr;
   readonly #pass: string;
   readonly #visible = new Map<Variable, 'settable' | 'fixed'>();
   readonly #declared = new Set<Variable>();
+  /** What the innermost scope has declared. */
+  #scope: Variable[] = [];
   /** Expressions known to be right, with the number of scopes that had ended then: they need no second look. */
   readonly #checked = new Map<Expr, number>();
   #ended = 0;
@@ -61,8 +75,9 @@ class Verifier {
     );
   }
 
-  #need(node: Node, holds: boolean, rule: string): void {
-    if (!holds) this.#fail(node, rule);
+  /** @param rule where it names values, how to say it: most rules hold */
+  #need(node: Node, holds: boolean, rule: string | (() => string)): void {
+    if (!holds) this.#fail(node, typeof rule === 'string' ? rule : rule());
   }
 
   /**
@@ -74,9 +89,11 @@ class Verifier {
       check();
       return;
     }
-    const before = new Set(this.#visible.keys());
+    const outer = this.#scope;
+    this.#scope = [];
     check();
-    for (const v of this.#visible.keys()) if (!before.has(v)) this.#visible.delete(v);
+    for (const v of this.#scope) this.#visible.delete(v);
+    this.#scope = outer;
     this.#ended++;
   }
 
@@ -92,9 +109,10 @@ class Verifier {
   }
 
   #declare(node: Node, variable: Variable, use: 'settable' | 'fixed'): void {
-    this.#need(node, !this.#declared.has(variable), `${variable.name} is declared twice`);
+    this.#need(node, !this.#declared.has(variable), () => `${variable.name} is declared twice`);
     this.#declared.add(variable);
     this.#visible.set(variable, use);
+    this.#scope.push(variable);
   }
 
   #statement(node: Statement): void {
@@ -114,7 +132,11 @@ class Verifier {
         return;
       case 'set':
         if (this.#ir.lowered && !this.#visible.has(node.arg)) this.#declare(node, node.arg, 'settable');
-        this.#need(node, this.#visible.get(node.arg) === 'settable', `${node.arg.name} may not be set here`);
+        this.#need(
+          node,
+          this.#visible.get(node.arg) === 'settable',
+          () => `${node.arg.name} may not be set here`,
+        );
         this.#value(node, src[0], node.arg.type);
         return;
       case 'store': {
@@ -124,7 +146,7 @@ class Verifier {
         this.#need(
           node,
           v.dtype === (memory as MemoryNode).type.dtype,
-          `stores ${formatType(v)} to ${formatType((memory as MemoryNode).type)}`,
+          () => `stores ${formatType(v)} to ${formatType((memory as MemoryNode).type)}`,
         );
         this.#lanes(node, memory as MemoryNode, v.lanes);
         return;
@@ -187,14 +209,18 @@ class Verifier {
     const { places, values } = operandsOf(record, node.src);
     for (const { kind, memory, indices } of places) {
       if (memory?.op !== 'buffer' && memory?.op !== 'array') this.#fail(node, 'memory is missing');
-      this.#need(node, indices.length === indicesOf(kind, memory), `${memory.arg.name} has other indices`);
+      this.#need(
+        node,
+        indices.length === indicesOf(kind, memory),
+        () => `${memory.arg.name} has other indices`,
+      );
       for (const index of indices) this.#value(node, index, ofType(i32));
     }
     const { length } = record.params;
     this.#need(
       node,
       values.length >= length && values.length <= length + more,
-      `${node.arg} has other arguments`,
+      () => `${node.arg} has other arguments`,
     );
     for (const v of values) this.#expr(node, v);
   }
@@ -204,7 +230,7 @@ class Verifier {
     this.#need(
       node,
       type.kind === 'value' && sameValueType(own, type),
-      `has ${formatType(own)} where ${formatType(type)} is needed`,
+      () => `has ${formatType(own)} where ${formatType(type)} is needed`,
     );
   }
 
@@ -216,12 +242,12 @@ class Verifier {
   #place(node: Node, memory: Node | undefined, indices: readonly Node[]): void {
     if (memory?.op !== 'buffer' && memory?.op !== 'array') this.#fail(node, 'memory is missing');
     const known: readonly (ArrayDecl | Param)[] = memory.op === 'array' ? this.#ir.arrays : this.#ir.params;
-    this.#need(node, known.includes(memory.arg), `${memory.arg.name} is not of this kernel`);
+    this.#need(node, known.includes(memory.arg), () => `${memory.arg.name} is not of this kernel`);
     const rank = this.#addressed ? 2 : Math.max(1, memory.type.dims.length);
     this.#need(
       node,
       indices.length === rank,
-      `${memory.arg.name} takes ${rank} indices, got ${indices.length}`,
+      () => `${memory.arg.name} takes ${rank} indices, got ${indices.length}`,
     );
     for (const index of indices) {
       const type = this.#expr(node, index);
@@ -232,7 +258,7 @@ class Verifier {
 
   #lanes(node: Node, memory: MemoryNode, lanes: number): void {
     const own = memory.op === 'array' ? memory.arg.lanes : 1;
-    this.#need(node, own === 1 || own === lanes, `elements have ${own} lanes, not ${lanes}`);
+    this.#need(node, own === 1 || own === lanes, () => `elements have ${own} lanes, not ${lanes}`);
   }
 
   /** Check an expression; its type. */
@@ -242,8 +268,8 @@ class Verifier {
     const e = node as Expr;
     if (this.#checked.get(e) === this.#ended) return e.type;
     if (e.op === 'variable') {
-      this.#need(e, this.#visible.has(e.arg), `${e.arg.name} is not declared here`);
-      this.#need(e, sameValueType(e.type, e.arg.type), `${e.arg.name} is ${formatType(e.arg.type)}`);
+      this.#need(e, this.#visible.has(e.arg), () => `${e.arg.name} is not declared here`);
+      this.#need(e, sameValueType(e.type, e.arg.type), () => `${e.arg.name} is ${formatType(e.arg.type)}`);
     }
     const types = e.src.map((s) => (s.op === 'buffer' || s.op === 'array' ? undefined : this.#expr(e, s)));
     if (!this.#checked.has(e)) this.#rule(e, types);
@@ -257,19 +283,19 @@ class Verifier {
     switch (e.op) {
       case 'const': {
         const wanted = dtype === bool ? 'boolean' : dtype.name === 'i64' ? 'bigint' : 'number';
-        this.#need(e, typeof e.arg === wanted, `${e.arg} is not a value of ${dtype.name}`);
+        this.#need(e, typeof e.arg === wanted, () => `${e.arg} is not a value of ${dtype.name}`);
         return;
       }
       case 'param':
         this.#need(
           e,
           this.#ir.params.includes(e.arg) || (this.#addressed && e.arg === SCRATCH),
-          `${e.arg.name} is not of this kernel`,
+          () => `${e.arg.name} is not of this kernel`,
         );
         this.#need(
           e,
           dtype === (isBuffer(e.arg.schema) ? this.#addressed && i32 : e.arg.schema),
-          `${e.arg.name} has another type`,
+          () => `${e.arg.name} has another type`,
         );
         return;
       case 'special':
@@ -279,28 +305,18 @@ class Verifier {
         const record: OpRecord = OPS[e.arg];
         const wave = this.#ir.lowered !== undefined && (e.arg === 'sin' || e.arg === 'cos');
         const takes = wave ? types.length === 1 || types.length === 2 : types.length === record.arity;
-        this.#need(e, takes, `${e.arg} takes ${record.arity} operands`);
+        this.#need(e, takes, () => `${e.arg} takes ${record.arity} operands`);
         this.#need(
           e,
           types.every((t) => t && sameValueType(t, a!)),
-          `operands of ${e.arg} differ: ${types.map((t) => formatType(t!))}`,
+          () => `operands of ${e.arg} differ: ${types.map((t) => formatType(t!))}`,
         );
         const t = a!.dtype;
-        const fits = {
-          number: t !== bool,
-          float: isFloat(t),
-          f32: t === f32,
-          i32: t === i32,
-          integer: isInteger(t),
-          bits: !isFloat(t),
-          bool: t === bool,
-          any: true,
-        };
-        this.#need(e, fits[record.operands], `${e.arg} does not take ${t.name}`);
+        this.#need(e, OPERANDS[record.operands](t), () => `${e.arg} does not take ${t.name}`);
         this.#need(
           e,
           dtype === (record.result === 'bool' ? bool : t) && lanes === a!.lanes,
-          `${e.arg} has the type ${formatType(e.type)}`,
+          () => `${e.arg} has the type ${formatType(e.type)}`,
         );
         return;
       }
@@ -343,7 +359,7 @@ class Verifier {
         this.#need(
           e,
           (memory as MemoryNode).type.dtype === dtype,
-          `loads from ${formatType((memory as MemoryNode).type)}`,
+          () => `loads from ${formatType((memory as MemoryNode).type)}`,
         );
         this.#lanes(e, memory as MemoryNode, lanes);
         return;
@@ -357,7 +373,11 @@ class Verifier {
             ? (e.src[0] as MemoryNode).type.dtype
             : (a?.dtype ?? i32);
         const result = resultOf(e.arg, t);
-        this.#need(e, result !== undefined && sameValueType(result, e.type), `${e.arg} gives another type`);
+        this.#need(
+          e,
+          result !== undefined && sameValueType(result, e.type),
+          () => `${e.arg} gives another type`,
+        );
         return;
       }
       case 'variable':
