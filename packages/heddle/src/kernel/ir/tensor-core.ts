@@ -6,13 +6,14 @@
 import type { DType } from '../../core/dtype.js';
 import { fromBf16, fromF16 } from '../../core/float16.js';
 import type { WarpArguments } from './intrinsic-record.js';
-import type { Scalar } from './ops.js';
 
 /** How operands lie in the registers of lane (g, t): the column of A and row of B that its values stand at. */
 interface Fragment {
   readonly depth: number;
-  /** The values in the registers of an operand. */
-  readonly read: (registers: readonly Scalar[]) => number[];
+  /** How many values a register holds. */
+  readonly width: number;
+  /** Value `i` of a register. */
+  readonly read: (register: number, i: number) => number;
   /** The place along K of value `i` of a lane with that t, of A and of B. */
   readonly alongA: (i: number, t: number) => number;
   readonly alongB: (i: number, t: number) => number;
@@ -31,7 +32,8 @@ export function cutToTf32(v: number): number {
 
 const TF32: Fragment = {
   depth: 8,
-  read: (registers) => registers.map((v) => cutToTf32(v as number)),
+  width: 1,
+  read: cutToTf32,
   alongA: (i, t) => t + (i >> 1) * 4,
   alongB: (i, t) => t + i * 4,
   lower: (i) => i % 2 === 1,
@@ -40,7 +42,8 @@ const TF32: Fragment = {
 /** Of 16 bits: pairs in a register. @param from the number that bits stand for */
 const pairs = (from: (bits: number) => number): Fragment => ({
   depth: 16,
-  read: (registers) => registers.flatMap((v) => [from((v as number) & 0xffff), from((v as number) >>> 16)]),
+  width: 2,
+  read: (register, i) => from((register >>> (16 * i)) & 0xffff),
   alongA: (i, t) => 2 * t + (i % 2) + (i >> 2) * 8,
   alongB: (i, t) => 2 * t + (i % 2) + (i >> 1) * 8,
   lower: (i) => (i >> 1) % 2 === 1,
@@ -49,7 +52,8 @@ const pairs = (from: (bits: number) => number): Fragment => ({
 /** Of i8: four in a register. */
 const BYTES: Fragment = {
   depth: 32,
-  read: (registers) => registers.flatMap((v) => [24, 16, 8, 0].map((left) => ((v as number) << left) >> 24)),
+  width: 4,
+  read: (register, i) => (register << (24 - 8 * i)) >> 24,
   alongA: (i, t) => 4 * t + (i % 4) + (i >> 3) * 16,
   alongB: (i, t) => 4 * t + (i % 4) + (i >> 2) * 16,
   lower: (i) => (i >> 2) % 2 === 1,
@@ -57,19 +61,18 @@ const BYTES: Fragment = {
 
 /** @param round a sum to a number of the result's dtype */
 const multiply =
-  ({ depth, read, alongA, alongB, lower }: Fragment, round: (sum: number) => number = Math.fround) =>
+  ({ depth, width, read, alongA, alongB, lower }: Fragment, round: (sum: number) => number = Math.fround) =>
   (_t: DType, lanes: WarpArguments): (number[] | undefined)[] => {
     const a = new Float64Array(16 * depth);
     const b = new Float64Array(depth * 8);
     lanes.forEach((args, lane) => {
       if (!args) return;
       const [g, t] = [lane >> 2, lane & 3];
-      read(args[0] as Scalar[]).forEach((v, i) => {
-        a[(g + (lower(i) ? 8 : 0)) * depth + alongA(i, t)] = v;
-      });
-      read(args[1] as Scalar[]).forEach((v, i) => {
-        b[alongB(i, t) * 8 + g] = v;
-      });
+      const [ofA, ofB] = args as [number[], number[]];
+      for (let i = 0; i < ofA.length * width; i++)
+        a[(g + (lower(i) ? 8 : 0)) * depth + alongA(i, t)] = read(ofA[(i / width) | 0]!, i % width);
+      for (let i = 0; i < ofB.length * width; i++)
+        b[alongB(i, t) * 8 + g] = read(ofB[(i / width) | 0]!, i % width);
     });
     return lanes.map((args, lane) => {
       if (!args) return undefined;

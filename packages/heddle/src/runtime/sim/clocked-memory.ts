@@ -30,6 +30,12 @@ export interface Actor {
   readonly isAsync?: boolean;
 }
 
+/** Whether all on whose behalf `actor` acts know of an access before it. */
+function knows({ knowledge }: Actor, { agent, step }: PastAccess): boolean {
+  for (let i = 0; i < knowledge.length; i++) if (!knowledge[i]!.hasSeen(agent, step)) return false;
+  return true;
+}
+
 /** Of the engine: what it is told of accesses. */
 interface Reach {
   remote(memory: ClockedMemory, element: number, rank: number, site: number): TypedArray;
@@ -42,6 +48,9 @@ export class ClockedMemory extends CheckedMemory {
   #clocks!: Clocks;
   #writes: (PastAccess | undefined)[] = [];
   #reads: (PastAccess[] | undefined)[] = [];
+  /** Who was found last to know of a write, and which: neighbouring elements have mostly been written together. */
+  #knower: Actor | undefined;
+  #known: PastAccess | undefined;
 
   /** @param rank of the block in its cluster that has it */
   constructor(run: Run, decl: ArrayDecl, sharedBytes: number, reach: Reach, rank: number) {
@@ -118,30 +127,36 @@ export class ClockedMemory extends CheckedMemory {
   readBy(actor: Actor, element: number): void {
     const written = this.#writes[element];
     if (!written) this.unwritten(element, actor.site);
-    this.#mustKnow(actor, written, element, 'reads', 'writes');
-    this.#mustSee(actor, written, element, 'reads');
-    const { agent, step, site, by, isAsync } = actor;
+    this.#mustFollow(actor, written, element, 'reads');
+    const reads = this.#reads[element];
     // Whoever knows of this read knows of those that this one knows of.
-    const others = (this.#reads[element] ?? []).filter(
-      (r) => r.agent !== agent && !actor.knowledge.every((k) => k.hasSeen(r.agent, r.step)),
-    );
-    this.#reads[element] = [...others, { agent, step, site, by, isAsync }];
+    const others = reads?.filter((r) => r.agent !== actor.agent && !knows(actor, r));
+    if (others?.length) others.push(actor);
+    this.#reads[element] = others?.length ? others : [actor];
   }
 
   writeBy(actor: Actor, element: number): void {
     const written = this.#writes[element];
-    if (written) {
-      this.#mustKnow(actor, written, element, 'writes', 'writes');
-      this.#mustSee(actor, written, element, 'writes');
+    if (written) this.#mustFollow(actor, written, element, 'writes');
+    const reads = this.#reads[element];
+    if (reads) {
+      for (const read of reads) this.#mustKnow(actor, read, element, 'writes', 'reads');
+      this.#reads[element] = undefined;
     }
-    for (const read of this.#reads[element] ?? []) this.#mustKnow(actor, read, element, 'writes', 'reads');
-    const { agent, step, site, by, isAsync } = actor;
-    this.#reads[element] = undefined;
-    this.#writes[element] = { agent, step, site, by, isAsync };
+    this.#writes[element] = actor;
+  }
+
+  /** What was written must be known to whoever touches it, and fenced for what works beside the threads. */
+  #mustFollow(actor: Actor, written: PastAccess, element: number, does: string): void {
+    if (this.#knower === actor && this.#known === written) return;
+    this.#mustKnow(actor, written, element, does, 'writes');
+    this.#mustSee(actor, written, element, does);
+    this.#knower = actor;
+    this.#known = written;
   }
 
   #mustKnow(actor: Actor, before: PastAccess, element: number, does: string, did: string): void {
-    if (actor.knowledge.every((k) => k.hasSeen(before.agent, before.step))) return;
+    if (knows(actor, before)) return;
     const other = before.by ?? this.run.nameOfCluster(before.agent);
     this.run.fail(
       'race',

@@ -280,8 +280,11 @@ export class AsyncEngine {
   wgmma(site: number, first: number, lanes: readonly WgmmaArguments[]): void {
     const run = this.#run;
     const [[sums, rowOfSums], a, b, transposedA, transposedB, fresh] = lanes[0]!;
-    const places = ([[, s], [, x], [, y]]: WgmmaArguments): string => `${s} ${x} ${y}`;
-    const other = lanes.findIndex((each) => places(each) !== places(lanes[0]!));
+    const same = (these: readonly number[], those: readonly number[]): boolean =>
+      these.length === those.length && these.every((index, d) => index === those[d]);
+    const other = lanes.findIndex(
+      ([[, s], [, x], [, y]]) => !(same(s, rowOfSums) && same(x, a[1]) && same(y, b[1])),
+    );
     if (other >= 0)
       run.fail(
         'divergent-barrier',

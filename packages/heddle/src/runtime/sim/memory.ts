@@ -139,7 +139,8 @@ export class WatchedMemory extends CheckedMemory {
   /** An asynchronous copy to these elements has begun: until it has been waited for, nobody may touch them. */
   depart(element: number, lanes: number, site: number): boolean {
     const { thread, blockStart } = this.run;
-    for (let i = element; i < element + lanes; i++) this.#flying.set(i, [thread, site, blockStart]);
+    const copy = [thread, site, blockStart] as const;
+    for (let i = element; i < element + lanes; i++) this.#flying.set(i, copy);
     return false;
   }
 

@@ -59,23 +59,26 @@ export function tileOperand(
         `${transposed ? 'with a panel' : 'of 32 bytes of them'}.`,
       actor.site,
     );
-  for (let r = 0; r < along; r++)
+  /** Where a panel of the tile begins. */
+  const startOf = (panel: number): number => {
+    const lead = indices.slice(0, rank - 2);
+    if (panel > 0) {
+      if (rank < 3 || lead[rank - 3]! + panel >= dims[rank - 3]!) outside();
+      lead[rank - 3]! += panel;
+    }
+    return lead.reduce((sum, index, d) => sum * dims[d]! + tile.dim(index, d, actor.site), 0) * rows * row;
+  };
+  for (let r = 0; r < along; r++) {
+    // Transposed: panels of `row` columns of the product, each of (k, column).
+    const start = startOf(transposed ? Math.floor((j + r) / row) : 0);
     for (let k = 0; k < depth; k++) {
-      // Transposed: panels of `row` columns of the product, each of (k, column).
-      const at = transposed ? [i + k, (j + r) % row] : [i + r, j + k];
-      const panel = transposed ? Math.floor((j + r) / row) : 0;
-      if (at[0]! >= rows || at[1]! >= row) outside();
-      const lead = indices.slice(0, rank - 2);
-      if (panel > 0) {
-        if (rank < 3 || lead[rank - 3]! + panel >= dims[rank - 3]!) outside();
-        lead[rank - 3]! += panel;
-      }
-      const element = [...lead, ...at].reduce(
-        (sum, index, d) => sum * dims[d]! + tile.dim(index!, d, actor.site),
-        0,
-      );
+      const y = transposed ? i + k : i + r;
+      const x = transposed ? (j + r) % row : j + k;
+      if (y >= rows || x >= row) outside();
+      const element = start + tile.dim(y, rank - 2, actor.site) * row + tile.dim(x, rank - 1, actor.site);
       tile.readBy(actor, element);
       out[r * depth + k] = multiplied(dtype, tile.data[element] as number);
     }
+  }
   return out;
 }

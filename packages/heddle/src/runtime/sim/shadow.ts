@@ -9,7 +9,7 @@
  */
 import type { Run } from './run.js';
 
-const PAGE_BITS = 12;
+const PAGE_BITS = 8;
 const PAGE = 1 << PAGE_BITS;
 
 /** Kinds of access; each keeps [epoch, site and thread, oldest epoch of a launch in which another block did it]. */

@@ -54,9 +54,8 @@ export class Warp {
 
   /** Let these lanes go on. */
   release(which: (lane: number) => boolean): void {
-    this.#lanes.forEach((_, i) => {
+    for (let i = 0; i < this.#lanes.length; i++)
       if (this.#ends[i] === undefined && which(i)) this.#free[i] = true;
-    });
   }
 
   /** Run every lane to where it waits for other warps, or to its end, through warp operations; whether any went on. */
@@ -66,14 +65,14 @@ export class Warp {
       this.#passBarriers();
       if (!this.#free.includes(true)) return any;
       any = true;
-      this.#lanes.forEach((lane, i) => {
-        if (!this.#free[i]) return;
+      for (const [i, lane] of this.#lanes.entries()) {
+        if (!this.#free[i]) continue;
         this.#free[i] = false;
         this.#run.thread = this.#first + i;
         const { done, value } = lane.next(results[i]);
         if (done) this.#ends[i] = value;
         this.requests[i] = done ? undefined : value;
-      });
+      }
       results = this.#exchange();
       if (results.length > 0) this.release(() => true);
     }
