@@ -68,6 +68,12 @@ export class Scribe {
   #order = 0;
   readonly #around: PathStep[] = [];
   #lastLine: number | undefined;
+  readonly #commented: boolean;
+
+  /** @param commented with the author's lines, which take some milliseconds to find */
+  constructor(commented: boolean) {
+    this.#commented = commented;
+  }
 
   /** The JavaScript name of a variable, parameter or array: its own, numbered where that is taken. */
   name(owner: { readonly name: string }): string {
@@ -106,9 +112,9 @@ export class Scribe {
     };
   }
 
-  /** The author's line as a comment, where it is not the one before. */
+  /** The author's line as a comment, if the text has them and it is not the one before. */
   comment(at: Location | undefined): void {
-    if (!at || at.line === this.#lastLine) return;
+    if (!this.#commented || !at || at.line === this.#lastLine) return;
     this.#lastLine = at.line;
     this.line(`// ${at.line} | ${around(at).text.trim()}`);
   }

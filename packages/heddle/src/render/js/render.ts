@@ -49,9 +49,12 @@ const copiesHere = (n: Node): boolean =>
   (n.op === 'store' && n.arg !== null) ||
   (n.op === 'effect' && (n.arg === 'commitCopies' || n.arg === 'waitCopies' || n.arg === 'arriveCopies'));
 
-/** The JavaScript of a kernel; the same text for the same kernel. */
-export function renderJs(ir: KernelIr): JsKernel {
-  const to = new Scribe();
+/**
+ * The JavaScript of a kernel; the same text for the same kernel.
+ * @param commented with the author's lines, for those who read it
+ */
+export function renderJs(ir: KernelIr, commented = true): JsKernel {
+  const to = new Scribe(commented);
   const asynchronous = some<Node>([ir.body], isAsynchronous) || ir.arrays.some((a) => a.form);
   const waits = asynchronous || some<Node>([ir.body], waitsHere);
   const schema = (p: KernelIr['params'][number]): string =>

@@ -58,8 +58,9 @@ const compiled = new WeakMap<KernelIr, SimulatedKernel>();
 function compiledFor(ir: KernelIr): SimulatedKernel {
   let known = compiled.get(ir);
   if (!known) {
-    const js = renderJs(compile(ir, SIM_TARGET));
-    debug(4, () => `[sim] ${ir.name}\n${js.source}`);
+    const lowered = compile(ir, SIM_TARGET);
+    const js = renderJs(lowered, false);
+    debug(4, () => `[sim] ${ir.name}\n${renderJs(lowered).source}`);
     const factory = new Function(...Object.keys(KIT), ...ENVIRONMENT, `'use strict';\n${js.source}`);
     known = { js, bind: (...environment) => factory(...Object.values(KIT), ...environment) };
     compiled.set(ir, known);
