@@ -20,22 +20,28 @@ export function topological<N extends IrNode>(
 ): N[] {
   const order: N[] = [];
   const done = new Set<N>();
-  const stack: { node: N; src: readonly IrNode[]; next: number }[] = [];
+  // The path to where the search is: nodes, their sources, and which of these is next.
+  const path: N[] = [];
+  const below: (readonly IrNode[])[] = [];
+  const next: number[] = [];
+  const enter = (node: N): void => {
+    done.add(node);
+    path.push(node);
+    below.push(sources(node));
+    next.push(0);
+  };
   for (const root of roots) {
     if (done.has(root)) continue;
-    stack.push({ node: root, src: sources(root), next: 0 });
-    done.add(root);
-    while (stack.length > 0) {
-      const top = stack[stack.length - 1]!;
-      if (top.next < top.src.length) {
-        const source = top.src[top.next++] as N;
-        if (!done.has(source)) {
-          done.add(source);
-          stack.push({ node: source, src: sources(source), next: 0 });
-        }
+    enter(root);
+    while (path.length > 0) {
+      const top = path.length - 1;
+      const source = below[top]![next[top]!++] as N | undefined;
+      if (source) {
+        if (!done.has(source)) enter(source);
       } else {
-        order.push(top.node);
-        stack.pop();
+        order.push(path.pop()!);
+        below.pop();
+        next.pop();
       }
     }
   }

@@ -12,13 +12,15 @@ export function rewrite<N extends IrNode>(
 ): N {
   const known = memo.get(root);
   if (known) return known;
-  let changed = false;
-  const src = root.src.map((s) => {
-    const next = rewrite(s as N, rule, memo);
-    if (next !== s) changed = true;
-    return next;
-  });
-  const rebuilt = changed ? { ...root, src } : root;
+  let src: IrNode[] | undefined;
+  for (let i = 0; i < root.src.length; i++) {
+    const source = root.src[i] as N;
+    const next = rewrite(source, rule, memo);
+    if (next === source) continue;
+    src ??= root.src.slice();
+    src[i] = next;
+  }
+  const rebuilt = src ? { ...root, src } : root;
   const result = rule(rebuilt) ?? rebuilt;
   memo.set(root, result);
   return result;
