@@ -76,9 +76,10 @@ export function callAndCheck(transport: Transport, peers: Peers, call: TestCall,
       transport.barrier(peers);
       return new Uint8Array(0);
   }
-  const different = expected.findIndex((byte, i) => byte !== to.bytes[i]);
+  const same = Buffer.compare(expected, to.bytes) === 0;
+  const different = same ? -1 : expected.findIndex((byte, i) => byte !== to.bytes[i]);
   assert.ok(
-    different < 0 && to.bytes.length === expected.length,
+    same,
     `${JSON.stringify(call)} of ranks ${ranks}: byte ${different} is ${to.bytes[different]}, expected ${expected[different]}`,
   );
   if (to !== own) assert.deepEqual(bytesOf(all[index]!), new Uint8Array(own.bytes), 'what is sent stays');

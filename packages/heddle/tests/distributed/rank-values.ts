@@ -17,16 +17,21 @@ function hash(a: number, b: number, c: number): number {
 /** What a rank has: any integers; floats from −4 to 4, whose sums are rounded. */
 export function valuesOfRank(dtype: DTypeName, count: number, rank: number, seed: number): TypedArray {
   const values = arrayOf(DTYPES[dtype], count);
+  const valueAt = valueOfHash(dtype);
   for (let i = 0; i < count; i++) {
     const h = hash(seed, rank, i);
-    const float = (h / 2 ** 32 - 0.5) * 8;
     if (values instanceof BigInt64Array) values[i] = (BigInt(h) << 32n) | BigInt(hash(h, rank, i));
-    else if (dtype === 'f16') values[i] = toF16(float);
-    else if (dtype === 'bf16') values[i] = toBf16(float);
-    else if (dtype === 'bool') values[i] = h & 1;
-    else values[i] = DTYPES[dtype].kind === 'float' ? float : h;
+    else values[i] = valueAt(h);
   }
   return values;
+}
+
+function valueOfHash(dtype: DTypeName): (h: number) => number {
+  const float = (h: number): number => (h / 2 ** 32 - 0.5) * 8;
+  if (dtype === 'f16') return (h) => toF16(float(h));
+  if (dtype === 'bf16') return (h) => toBf16(float(h));
+  if (dtype === 'bool') return (h) => h & 1;
+  return DTYPES[dtype].kind === 'float' ? float : (h) => h;
 }
 
 const HALVES = { f16: [fromF16, toF16], bf16: [fromBf16, toBf16] } as const;
@@ -45,22 +50,32 @@ function combineIntegers(op: ReductionOp, a: bigint, b: bigint): bigint {
 
 /** The reduction in the order of the ranks: in f64 or f32 step by step, 16-bit floats rounded once, integers as such. */
 export function reducedValues(op: ReductionOp, dtype: DTypeName, ranks: readonly TypedArray[]): TypedArray {
-  const result = arrayOf(DTYPES[dtype], ranks[0]!.length);
   const { kind, bytes } = DTYPES[dtype];
+  if (kind === 'float') return reducedFloats(op, dtype, ranks);
+  const result = arrayOf(DTYPES[dtype], ranks[0]!.length);
   for (let i = 0; i < result.length; i++) {
     const all = ranks.map((values) => values[i]!);
     if (dtype === 'bool') {
       result[i] = Number(op === 'sum' || op === 'max' ? all.some(Boolean) : all.every(Boolean));
-    } else if (kind === 'float') {
-      const [from, to] = dtype === 'f16' || dtype === 'bf16' ? HALVES[dtype] : [Number, Number];
-      const round = bytes === 8 ? Number : Math.fround;
-      result[i] = to(all.map((v) => from(Number(v))).reduce((a, b) => round(combine(op, a, b))));
-    } else {
-      const value = all.map(BigInt).reduce((a, b) => combineIntegers(op, a, b));
-      if (result instanceof BigInt64Array) result[i] = value;
-      else result[i] = Number(BigInt.asUintN(8 * bytes, value));
+      continue;
     }
+    const value = all.map(BigInt).reduce((a, b) => combineIntegers(op, a, b));
+    if (result instanceof BigInt64Array) result[i] = value;
+    else result[i] = Number(BigInt.asUintN(8 * bytes, value));
   }
+  return result;
+}
+
+function reducedFloats(op: ReductionOp, dtype: DTypeName, ranks: readonly TypedArray[]): TypedArray {
+  const [from, to] = dtype === 'f16' || dtype === 'bf16' ? HALVES[dtype] : [Number, Number];
+  const round = DTYPES[dtype].bytes === 8 ? Number : Math.fround;
+  const [first, ...others] = ranks as readonly Float64Array[];
+  const reduced = new Float64Array(first!.length);
+  for (let i = 0; i < reduced.length; i++) reduced[i] = from(first![i]!);
+  for (const values of others)
+    for (let i = 0; i < reduced.length; i++) reduced[i] = round(combine(op, reduced[i]!, from(values[i]!)));
+  const result = arrayOf(DTYPES[dtype], reduced.length);
+  for (let i = 0; i < reduced.length; i++) result[i] = to(reduced[i]!);
   return result;
 }
 
