@@ -49,8 +49,12 @@ function valuesOf(node: GraphNode, src: readonly Values[], leaves: ReadonlyMap<G
   const strides = stridesOf(from);
   const all = (value: Scalar): Scalar[] => new Array<Scalar>(size).fill(value);
   /** The elements of `x` as a view has them. */
-  const read = (by: readonly number[], offset?: number): Scalar[] =>
-    Array.from(places(shape, by, offset), (place) => x[place]!);
+  const read = (by: readonly number[], offset?: number): Scalar[] => {
+    const from = places(shape, by, offset);
+    const out = new Array<Scalar>(from.length);
+    for (let i = 0; i < out.length; i++) out[i] = x[from[i]!]!;
+    return out;
+  };
   /** Adds each element of `x` to that of the output at its place. */
   const addTo = (to: ArrayLike<number>): Scalar[] => {
     const out = all(zeroOf(dtype));

@@ -25,7 +25,7 @@ const project = mkdtempSync(join(root, '.build', 'pages-'));
 after(() => rmSync(project, { recursive: true }));
 
 /**
- * Runs the programs of a page one after the other, each in a folder of its own and from the state in which a process
+ * Runs the programs of a section one after the other, each in a folder of its own and from the state in which a process
  * starts: one process for each program would take three times as long.
  */
 const RUNNER = `
@@ -84,8 +84,8 @@ test('the programs of all pages and docstrings compile', async () => {
 
 const printedBy = ({ text }: Block): string[] => [...text.matchAll(/\/\/ → (.*)$/gm)].map((m) => m[1]!);
 
-/** A page, or the docstrings of a package: their programs share a process. */
-const documentOf = ({ page }: Block): string => page.replace(/^(packages\/\w+\/src)\/.*/, '$1');
+/** The pages of a section, or the docstrings of a package: their programs share a process. */
+const documentOf = ({ page }: Block): string => page.replace(/^(packages\/\w+\/src|docs\/\w+)\/.*/, '$1');
 
 for (const document of new Set(programs.map(documentOf))) {
   const here = programs.filter((block) => documentOf(block) === document && !block.flags.includes('no-run'));
