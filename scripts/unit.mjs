@@ -1,6 +1,7 @@
 /**
- * `npm run unit`: the tests as built, two files at a time. Nothing is kept on disk between them, and what runs once is
- * not optimized by V8: both would cost more than they save. Arguments choose files: `npm run unit -- kernel/ io/idx`.
+ * `npm run unit`: the tests as built, three files at a time: some wait for processes and time limits, while the others keep
+ * two cores busy. Nothing is kept on disk between them, and what runs once is not optimized by V8: both would cost more than
+ * they save. Arguments choose files: `npm run unit -- kernel/ io/idx`.
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
@@ -38,7 +39,7 @@ const { status } = spawnSync(
   process.execPath,
   [
     '--max-optimized-bytecode-size=4000',
-    ...['--test', '--test-reporter=spec', '--test-concurrency=2'],
+    ...['--test', '--test-reporter=spec', '--test-concurrency=3'],
     ...files,
   ],
   { stdio: 'inherit', env: { HEDDLE_CACHE: 'off', ...process.env } },
