@@ -2,6 +2,7 @@
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
+import { constants } from 'node:os';
 
 /** A port of this machine that nothing listens on. */
 export async function freePort(): Promise<number> {
@@ -13,12 +14,32 @@ export async function freePort(): Promise<number> {
   return port;
 }
 
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+const running = new Set<ChildProcess>();
+
+/** Ends this process with those that it has started, which would go on measuring for nobody. */
+function endAll(signal: NodeJS.Signals): void {
+  for (const child of running) child.kill('SIGKILL');
+  process.exit(128 + constants.signals[signal]);
+}
+
+/** A signal that ends this process ends `child` as well. */
+function endWith(child: ChildProcess): void {
+  if (running.size === 0) for (const signal of SIGNALS) process.on(signal, endAll);
+  running.add(child);
+  child.once('close', () => {
+    running.delete(child);
+    if (running.size === 0) for (const signal of SIGNALS) process.off(signal, endAll);
+  });
+}
+
 /**
- * What a process prints, when it has ended.
+ * What a process prints, when it has ended. It ends with this one.
  * @param hear is given what it says on stderr meanwhile
  * @throws Error with what it says on stderr if it fails
  */
 export async function outputOf(child: ChildProcess, hear?: (text: string) => void): Promise<string> {
+  endWith(child);
   let [output, errors] = ['', ''];
   child.stdout!.on('data', (part) => {
     output += String(part);

@@ -223,7 +223,7 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
   ownOrder(epoch: number): Uint32Array {
     const next = this.#nextOrder;
     this.#nextOrder = undefined;
-    if (next?.epoch === epoch) return next.order;
+    if (next && next.epoch === epoch) return next.order;
     return orderOfShard(this.#shard, this.order(epoch), this.batchSize, this.examples);
   }
 

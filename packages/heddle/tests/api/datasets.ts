@@ -153,7 +153,14 @@ export const DATA_METHODS: Readonly<Record<string, Readonly<Record<string, reado
   TextDataset: {},
   Vocabulary: { encode: [text('abc')], decode: [indices] },
   Loader: {
-    ...{ order: [number(0)], ownOrder: [number(0)], batches: [optional(number(0))], spans: [], dispose: [] },
+    ...{
+      order: [number(0)],
+      ownOrder: [number(0)],
+      makeOrder: [number(0)],
+      batches: [optional(number(0))],
+      spans: [],
+      dispose: [],
+    },
     shard: [number(0), number(2)],
   },
   DataStream: {
