@@ -186,7 +186,7 @@ test('types resolve as Node and as bundlers look for them, with full checks', { 
     };
     const config = join(project, `tsconfig.${module}.json`);
     writeFileSync(config, JSON.stringify({ compilerOptions, files: ['use.mts'] }));
-    await run(process.execPath, [compiler, '-p', config]).catch((error: { stdout: string }) =>
+    await run(process.execPath, [compiler(), '-p', config]).catch((error: { stdout: string }) =>
       assert.fail(`${moduleResolution}: ${error.stdout}`),
     );
   }

@@ -17,7 +17,7 @@ async function example(name: string, env: Record<string, string> = {}): Promise<
 before(async () => {
   const library = join(root, 'packages', 'heddle', 'dist', 'src', 'index.d.ts');
   assert.ok(existsSync(library), 'the examples import heddle as built: run `npm run build` first');
-  await run(process.execPath, [compiler, '-p', join(root, 'examples')]).catch((error: { stdout: string }) =>
+  await run(process.execPath, [compiler(), '-p', join(root, 'examples')]).catch((error: { stdout: string }) =>
     assert.fail(`the examples do not compile:\n${error.stdout}`),
   );
 });

@@ -75,7 +75,7 @@ test('the programs of all pages and docstrings compile', async () => {
   writeFileSync(join(project, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['*.ts'] }));
   writeFileSync(join(project, 'runner.mjs'), RUNNER);
   for (const block of programs) writeFileSync(join(project, `${nameOf(block)}.ts`), `${block.text}\n`);
-  await run(process.execPath, [compiler, '-p', project, '--pretty', 'false'], { cwd: project }).catch(
+  await run(process.execPath, [compiler(), '-p', project, '--pretty', 'false'], { cwd: project }).catch(
     ({ stdout }: { stdout: string }) =>
       assert.fail(`programs of pages do not compile:\n${complaints(stdout)}`),
   );
