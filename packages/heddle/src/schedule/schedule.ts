@@ -1,27 +1,23 @@
 /** The graph compiler: from a graph to launches. `PASSES` is the list, in the order they run. */
+import { printPlan, verifyPlan } from '#schedule/checks.js';
+import { joinLists, joinSums, mergeLaunches, tuneCalls } from '#schedule/gpu-passes.js';
 import { env } from '../core/env.js';
 import { debug } from '../core/log.js';
 import type { GraphNode } from '../graph/node.js';
 import type { Target } from '../kernel/ir/target.js';
 import type { Schedule } from './launch.js';
 import { canonicalize } from './passes/canonical.js';
-import { joinSums } from './passes/column-sums.js';
 import { splitConstants } from './passes/constants.js';
 import { besideExchanges, isExchange } from './passes/exchanges.js';
 import { joinFollowers } from './passes/followers.js';
-import { mergeLaunches } from './passes/horizontal.js';
 import { assignLevels } from './passes/levels.js';
-import { joinLists } from './passes/lists.js';
 import { mergeGroups } from './passes/merge.js';
 import { launchNeeds } from './passes/needs.js';
 import { partition } from './passes/partition.js';
 import { place } from './passes/place.js';
 import { claimUpdates } from './passes/updates.js';
-import { tuneCalls } from './passes/variants.js';
-import { verifyPlan } from './passes/verify.js';
 import { lowerGroups, openCalls } from './passes/work.js';
 import { type Plan, type PlanPass, type PlanSetting, planOf } from './plan.js';
-import { printPlan } from './print.js';
 
 const gpu = ({ target }: PlanSetting): boolean => target.model === 'threads';
 

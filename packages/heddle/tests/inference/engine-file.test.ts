@@ -6,11 +6,12 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import fc from 'fast-check';
 import { useDevice } from '../../src/engine/storage.js';
-import { FileError, inference, io, manualSeed, memory, nn, randn } from '../../src/index.js';
+import { FileError, inference, io, manualSeed, nn, randn } from '../../src/index.js';
 import { readEngine } from '../../src/inference/engine-file.js';
 import { CpuDevice } from '../../src/runtime/cpu/device.js';
 import { openDevice } from '../../src/runtime/registry.js';
 import { property } from '../property.js';
+import { settledMemory } from '../settled-memory.js';
 
 const { compile, loadEngine } = inference;
 useDevice('cpu');
@@ -95,14 +96,14 @@ test('an engine of several MiB is read in parts; what is damaged behind the firs
   using loaded = await loadEngine(file);
   const x = await randn([2, 700]).data();
   assert.deepEqual(await loaded.runArrays([x], 2), await made.runArrays([x], 2));
-  const held = memory().used;
+  const held = await settledMemory();
   for (const place of [2 ** 20 - 1, 2 ** 20, whole.length - 5, whole.length - 1]) {
     const copy = Buffer.from(whole);
     copy[place] = copy[place]! ^ 1;
     writeFileSync(file, copy);
     await assert.rejects(loadEngine(file), /its checksum is wrong/);
   }
-  assert.equal(memory().used, held);
+  assert.equal(await settledMemory(), held);
 });
 
 test('files of other formats, builds and devices are refused with what they are', async () => {

@@ -4,9 +4,6 @@ import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { setTimeout as wait } from 'node:timers/promises';
-import v8 from 'node:v8';
-import vm from 'node:vm';
 import { f64 } from '../../src/core/dtype.js';
 import { ArgumentError, DataError, NumericError, ShapeError } from '../../src/core/errors.js';
 import { ArrayDataset, type Dataset, Loader, quadrantPoints, separablePoints } from '../../src/data/index.js';
@@ -17,7 +14,6 @@ import { Adam, SGD, schedules } from '../../src/optim/index.js';
 import { tensor, zeros } from '../../src/tensor/create.js';
 import { relu } from '../../src/tensor/functional-activations.js';
 import { crossEntropy } from '../../src/tensor/functional-losses.js';
-import { memory } from '../../src/tensor/modes.js';
 import { manualSeed } from '../../src/tensor/random.js';
 import type { Tensor } from '../../src/tensor/tensor.js';
 import {
@@ -37,6 +33,7 @@ import {
   type TrainingProgram,
 } from '../../src/train/index.js';
 import { Bottleneck } from '../../src/train/resnet.js';
+import { settledMemory } from '../settled-memory.js';
 
 const folder = await mkdtemp(join(tmpdir(), 'heddle-train-'));
 after(() => rm(folder, { recursive: true }));
@@ -564,35 +561,20 @@ for (const name of ['perceptron', 'quadrants'] as const) {
   });
 }
 
-v8.setFlagsFromString('--expose-gc');
-const collect = vm.runInNewContext('gc') as () => void;
-
-/** Bytes in use after garbage has been collected: once as much is in use three times in a row. */
-async function settled(): Promise<number> {
-  let used = Number.NaN;
-  for (let same = 0; same < 3; ) {
-    collect();
-    await wait(5);
-    same = memory().used === used ? same + 1 : 0;
-    used = memory().used;
-  }
-  return used;
-}
-
 test('no growth over 2,000 jitted steps and 200 evaluations without jit', async () => {
   const net = model();
   const more = { train: new Loader(clouds(40), { batchSize: 20 }), validation: undefined, epochs: 10 };
   await fit(net, options(net, more));
-  const before = await settled();
+  const before = await settledMemory();
   await fit(net, options(net, { ...more, epochs: 1000 }));
-  const after = await settled();
+  const after = await settledMemory();
   assert.ok(after <= before, `${before} → ${after} bytes after 2,000 steps`);
 
   const x = tensor(new Float32Array(2 * 64).fill(0.5), { shape: [64, 2] });
   const look = async (): Promise<number> => net.forward(x).sum().item();
   for (let i = 0; i < 5; i++) await look();
-  const start = await settled();
+  const start = await settledMemory();
   for (let i = 0; i < 200; i++) await look();
-  const end = await settled();
+  const end = await settledMemory();
   assert.ok(end <= start, `${start} → ${end} bytes after 200 evaluations`);
 });

@@ -3,6 +3,7 @@
  * of 4; how a GPU ('threads') shares out the elements, rows or columns of a group is elements.ts, rows.ts, columns.ts and
  * strips.ts.
  */
+import { stripsBody } from '#schedule/strips.js';
 import type { GraphNode } from '../../graph/node.js';
 import type { Expr, MemoryNode, Param, Statement } from '../../kernel/ir/ir.js';
 import * as k from '../../kernel/ir/ir.js';
@@ -27,7 +28,6 @@ import {
   variable,
 } from './lowering.js';
 import { rowsBody } from './rows.js';
-import { stripsBody } from './strips.js';
 import { type Survey, survey } from './survey.js';
 
 /** Elementary operations that are worth a block of their own on the CPU. */

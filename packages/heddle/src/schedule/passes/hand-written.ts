@@ -1,4 +1,5 @@
 /** A hand-written kernel in a schedule: its sources as views, and its epilogue computed at its stores. */
+import { openSums } from '#schedule/open-sums.js';
 import { f32, isHalf } from '../../core/dtype.js';
 import { topological } from '../../core/node.js';
 import { stridesOf } from '../../core/shape.js';
@@ -23,7 +24,6 @@ import { lowerGroup } from '../lower/lower.js';
 import { parameter } from '../lower/lowering.js';
 import { epilogueOf } from './epilogue.js';
 import { comesInVectors, keepsOrder } from './finish.js';
-import { openSums } from './open-sums.js';
 import { viewOf } from './views.js';
 import { sourceOfWindows, windowFunctionOf } from './windows.js';
 

@@ -2,13 +2,13 @@
  * A long reduction of few results as two, on a GPU: of parts, then of the parts' results, so that all multiprocessors
  * have work.
  */
+import { suitsStrips } from '#schedule/strips.js';
 import { some, topological } from '../../core/node.js';
 import * as b from '../../graph/build.js';
 import { callOf, type KernelChoice, type PartialReduction } from '../../graph/fused-op.js';
 import { argOf, type GraphNode } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
 import type { Structure } from '../group.js';
-import { suitsStrips } from '../lower/strip-shares.js';
 import { isEqual, structureIn, structureOf } from './reductions.js';
 
 /** Elements that one block reduces well. */

@@ -3,13 +3,13 @@
  * rows (softmax: the maximum, the sum, and what is made of them), or along its columns; "matrix" means the dimensions
  * kept against those reduced, wherever they stand.
  */
+import { suitsStrips } from '#schedule/strips.js';
 import { isFloat } from '../../core/dtype.js';
 import { some, topological } from '../../core/node.js';
 import { argOf, type GraphNode } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
 import type { MatrixReduction, Structure } from '../group.js';
 import { runsOf } from '../lower/movement.js';
-import { suitsStrips } from '../lower/strip-shares.js';
 import { firstExchange } from './exchanges.js';
 
 /** Ops one after the other in a kernel. A longer chain goes through memory: compiling recurses along it. */

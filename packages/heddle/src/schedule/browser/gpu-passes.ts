@@ -1,0 +1,12 @@
+/** Stands in for the passes that only a GPU gains by: in a browser launches stay as they are. */
+import type { PlacedLaunch } from '../launch.js';
+import type { Partition } from '../passes/partition.js';
+import type { Plan } from '../plan.js';
+
+export const joinSums = ({ groups, stored }: Plan): Partition => ({ groups, stored });
+
+export const joinLists = (launches: readonly PlacedLaunch[]): readonly PlacedLaunch[] => launches;
+
+export const mergeLaunches = joinLists;
+
+export const tuneCalls = (): Partial<Plan> => ({});

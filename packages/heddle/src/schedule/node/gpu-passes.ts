@@ -1,0 +1,5 @@
+/** The passes that only a GPU gains by, tuning among them. A browser has none: see schedule/browser/gpu-passes.ts. */
+export { joinSums } from '../passes/column-sums.js';
+export { mergeLaunches } from '../passes/horizontal.js';
+export { joinLists } from '../passes/lists.js';
+export { tuneCalls } from '../passes/variants.js';
