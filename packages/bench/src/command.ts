@@ -456,7 +456,7 @@ function addScalingBench(bench: Command, ended: (exitCode: number) => void): voi
     )
     .option(
       '--networks <list>',
-      'of mlp, lenet5, cnn, resnet18-tf32, resnet18-bf16, gpt2-bf16 (default: lenet5; on GPUs resnet18 and gpt2, too, on the CPU mlp)',
+      'mlp, lenet5, cnn, resnet18-tf32, resnet18-bf16, gpt2-bf16 (default on the CPU: mlp and lenet5; on GPUs: lenet5, both of resnet18, gpt2-bf16)',
       words,
     )
     .option('--batch <n>', "examples (default: each network's own, on the CPU 512)", wholeNumber(1))

@@ -19,7 +19,7 @@ import { SCALING_NETWORKS } from './scaling-networks.js';
 export interface BenchScalingOptions {
   /** Numbers of processes beside one (default 2). */
   readonly ranks?: readonly number[];
-  /** Default: lenet5, on GPUs resnet18 in tf32 and bf16 and gpt2, too, on the CPU mlp. */
+  /** Default on the CPU: mlp and lenet5. On GPUs: lenet5, resnet18 in tf32 and in bf16, and gpt2. */
   readonly networks?: readonly string[];
   /** Examples: of each rank in weak scaling, of all in strong scaling. Default: each network's own; on the CPU 512. */
   readonly batch?: number;

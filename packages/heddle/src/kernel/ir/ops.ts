@@ -6,7 +6,17 @@
  * is all that CUDA needs, and is made of other ops for the CPU in kernel/elementary/functions.ts; any other op has a line in
  * render/cuda/ops.ts and one in render/wasm/ops.ts. Those tables are exhaustive by type.
  */
-import { type DType, isHalf, LIMITS, NUMBER_LIMITS } from '../../core/dtype.js';
+import {
+  bool,
+  type DType,
+  f32,
+  i32,
+  isFloat,
+  isHalf,
+  isInteger,
+  LIMITS,
+  NUMBER_LIMITS,
+} from '../../core/dtype.js';
 import { fromBf16, fromF16, toBf16, toF16 } from '../../core/float16.js';
 import { erf, normcdf, power } from '../math/numbers.js';
 
@@ -15,6 +25,20 @@ export type Scalar = number | bigint | boolean;
 
 /** Which operands an op takes. */
 export type OperandRule = 'number' | 'float' | 'f32' | 'i32' | 'integer' | 'bits' | 'bool' | 'any';
+
+const OPERANDS: Readonly<Record<OperandRule, (t: DType) => boolean>> = {
+  number: (t) => t !== bool,
+  float: isFloat,
+  f32: (t) => t === f32,
+  i32: (t) => t === i32,
+  integer: isInteger,
+  bits: (t) => !isFloat(t),
+  bool: (t) => t === bool,
+  any: () => true,
+};
+
+/** Whether operands of that dtype follow the rule. */
+export const takesOperands = (rule: OperandRule, dtype: DType): boolean => OPERANDS[rule](dtype);
 
 export interface OpRecord {
   readonly arity: 1 | 2 | 3;

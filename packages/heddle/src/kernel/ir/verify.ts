@@ -1,5 +1,5 @@
 /** The grammar of the kernel IR, checked after every pass under HEDDLE_CHECK=1. */
-import { bool, type DType, f32, i32, isFloat, isInteger } from '../../core/dtype.js';
+import { bool, i32, isInteger } from '../../core/dtype.js';
 import { InternalError } from '../../core/errors.js';
 import type { IntrinsicRecord } from './intrinsic-record.js';
 import { INTRINSICS, resultOf } from './intrinsics.js';
@@ -16,7 +16,7 @@ import {
   type Variable,
 } from './ir.js';
 import { indicesOf, operandsOf } from './operands.js';
-import { OPS, type OpRecord } from './ops.js';
+import { OPS, type OpRecord, takesOperands } from './ops.js';
 import { formatType, isBuffer, type KernelType, value as ofType, sameValueType } from './types.js';
 
 /** @throws InternalError naming `pass` and the node, if `ir` breaks a rule of kernel/ir/ir.ts */
@@ -27,18 +27,6 @@ export function verify(ir: KernelIr, pass: string): void {
 const STATEMENTS: ReadonlySet<string> = new Set(
   'block let set store update if for while break continue return effect assert print'.split(' '),
 );
-
-/** Whether a scalar op that says so takes operands of a dtype. */
-const OPERANDS: Readonly<Record<OpRecord['operands'], (t: DType) => boolean>> = {
-  number: (t) => t !== bool,
-  float: isFloat,
-  f32: (t) => t === f32,
-  i32: (t) => t === i32,
-  integer: isInteger,
-  bits: (t) => !isFloat(t),
-  bool: (t) => t === bool,
-  any: () => true,
-};
 
 class Verifier {
   readonly #ir: KernelIr;
@@ -312,7 +300,7 @@ class Verifier {
           () => `operands of ${e.arg} differ: ${types.map((t) => formatType(t!))}`,
         );
         const t = a!.dtype;
-        this.#need(e, OPERANDS[record.operands](t), () => `${e.arg} does not take ${t.name}`);
+        this.#need(e, takesOperands(record.operands, t), () => `${e.arg} does not take ${t.name}`);
         this.#need(
           e,
           dtype === (record.result === 'bool' ? bool : t) && lanes === a!.lanes,

@@ -1,7 +1,15 @@
 /** The rules of types: literals take the type of their context, nothing else converts silently. */
 import { bool, type DType, f32, i32, isFloat, isInteger, NUMBER_LIMITS, u32 } from '../../core/dtype.js';
 import { alu, cast, constant, type Expr, select, splat } from '../ir/ir.js';
-import { evaluate, OPS, type OperandRule, type Scalar, type ScalarOp, wrap } from '../ir/ops.js';
+import {
+  evaluate,
+  OPS,
+  type OperandRule,
+  type Scalar,
+  type ScalarOp,
+  takesOperands,
+  wrap,
+} from '../ir/ops.js';
 import { formatType, sameValueType, value } from '../ir/types.js';
 import type { Fact } from './facts.js';
 import type { Parsing } from './state.js';
@@ -162,16 +170,6 @@ const reads = (e: Expr, variable: unknown): boolean =>
   ((e.op === 'alu' || e.op === 'select' || e.op === 'splat') &&
     (e.src as Expr[]).some((s) => reads(s, variable)));
 
-const RULES: Readonly<Record<OperandRule, (t: DType) => boolean>> = {
-  number: (t) => t !== bool,
-  float: isFloat,
-  f32: (t) => t === f32,
-  i32: (t) => t === i32,
-  integer: isInteger,
-  bits: (t) => !isFloat(t),
-  bool: (t) => t === bool,
-  any: () => true,
-};
 const RULE_TEXT: Readonly<Record<OperandRule, string>> = {
   number: 'numbers',
   float: 'floats',
@@ -202,7 +200,7 @@ export function apply(
   const what = `\`${p.textOf(node)}\``;
   const exprs = unify(p, node, what, nodes, values);
   const { dtype, lanes } = exprs[0]!.type;
-  if (!RULES[record.operands](dtype)) {
+  if (!takesOperands(record.operands, dtype)) {
     const hint =
       op === 'div'
         ? 'Write idiv(a, b) for the whole quotient, or convert both sides: f32(a) / f32(b).'

@@ -2,5 +2,5 @@
 import { InternalError } from '../../core/errors.js';
 
 export function openSums(): never {
-  throw new InternalError('A kernel in a browser sums columns.');
+  throw new InternalError('Browsers have no kernel that sums the columns of its result.');
 }

@@ -4,5 +4,5 @@ import { InternalError } from '../../core/errors.js';
 export const suitsStrips = (): boolean => false;
 
 export function stripsBody(): never {
-  throw new InternalError('Columns stay on the chip in a browser.');
+  throw new InternalError('Browsers have no kernel that keeps strips of columns.');
 }

@@ -86,8 +86,8 @@ function nccl(): Nccl {
       const status = init(out, ranks, { internal }, index) as number;
       if (status !== 0)
         throw new DeviceError(
-          `[ncclCommInitRank] NCCL answers with status ${status} (${errorText(status)}). Each rank needs a GPU of its own: is init() called ` +
-            'before the first tensor is made? NCCL_DEBUG=WARN makes NCCL say more.',
+          `[ncclCommInitRank] NCCL answers with status ${status} (${errorText(status)}). Each rank needs its own GPU: is init() called ` +
+            'before the first tensor is made? Set NCCL_DEBUG=WARN for details.',
         );
     },
   };
