@@ -227,7 +227,7 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
     return orderOfShard(this.#shard, this.order(epoch), this.batchSize, this.examples);
   }
 
-  /** @internal Make the order of an epoch ahead, unless a sampler of the user's may change its mind until then. */
+  /** @internal Draw the order of an epoch in advance. The user's own sampler is asked only when its epoch begins. */
   makeOrder(epoch: number): void {
     if (this.#options.sampler) return;
     const order = this.ownOrder(epoch);

@@ -21,13 +21,13 @@ interface Underway {
 }
 
 interface PrefetchOptions {
-  /** Are asked for one when there is a slot for it. */
+  /** The batches to make, in order: the next one is taken as soon as a slot is free. */
   readonly jobs: Iterator<BatchJob>;
   /** How many batches are under way or in use, at most. */
   readonly most: number;
   /** Resolves when a slot can be used again. */
   readonly free: (slot: BatchSlot) => Promise<void> | undefined;
-  /** Is told of each batch when it is there. */
+  /** Called with each batch as soon as it is ready. */
   readonly told: (report: MadeReport, job: BatchJob) => void;
 }
 

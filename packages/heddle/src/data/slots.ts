@@ -13,7 +13,7 @@ export interface SlotSize {
 
 /** Slots of a loader. */
 export interface Slots {
-  /** How many there are besides those in which batches are made or are in use. */
+  /** How many slots there are besides those whose batches are being made or used. */
   readonly spare: number;
   take(count: number, size: SlotSize, memory: MemoryKind): readonly BatchSlot[];
   /** Resolves when a batch can be made in a slot whose batch has been used. Undefined if that is so already. */

@@ -81,7 +81,7 @@ export function headerWords(call: CalledCollective): Int32Array<ArrayBuffer> {
   return words;
 }
 
-/** The same for the calls of a group that belong together: which group, and the how many-th. */
+/** Identifies a call on all ranks of its group: the group, and how many calls it made before. */
 export const placeKey = ([, , , , ranks = 0, sequence = 0, , high = 0]: Int32Array): string =>
   `${ranks} ${high >>> 12} ${sequence}`;
 

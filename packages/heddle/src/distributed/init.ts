@@ -90,7 +90,7 @@ async function waysOfHost(
   };
 }
 
-/** Between two looks at whether NCCL has failed. */
+/** Milliseconds between two checks whether NCCL has failed. */
 const LOOK_MS = 1000;
 
 function waysOfGpu(control: Control): Ways {
@@ -109,7 +109,7 @@ function waysOfGpu(control: Control): Ways {
     if (failure === undefined) return;
     clearInterval(look);
     disconnectNccl(true);
-    throw new DistributedError(`[distributed] values no longer travel between the GPUs: ${failure}`);
+    throw new DistributedError(`[distributed] communication between the GPUs failed: ${failure}`);
   }, LOOK_MS).unref();
   return {
     rendezvous: control,

@@ -1,6 +1,6 @@
 /**
  * The collectives that a process has begun, in memory that the thread of the control reads: it shows them to rank 0, which
- * compares them with those of the other ranks. On GPUs nobody else does.
+ * compares them with those of the other ranks. On GPUs nothing else compares them.
  */
 import { differenceOf, HEADER_WORDS, placeKey } from '../call.js';
 

@@ -19,7 +19,7 @@ import {
 
 /** What the main thread gets to end the process itself. */
 const GRACE_MS = 2000;
-/** Between two looks at what has begun. */
+/** Milliseconds between two reports of the collectives that have begun. */
 const SHOW_MS = 1000;
 
 const data = workerData as ControlThreadData;
