@@ -258,7 +258,7 @@ function ownWays(io: KernelIo, arg: Conv2dArg, direction: Direction): Variant[] 
  */
 const LEAST_CHANNELS = { both: 16, one: 64, f32: 64, colours: 4 } as const;
 
-/** Whether it is faster so: by the library, or by own kernels. */
+/** Whether it is faster so: by the library, or by own kernels. In tf32 those are faster than the library in any order. */
 function gains(target: Target, node: GraphNode, arg: Conv2dArg, direction: Direction): boolean {
   if (!isFor(target, node, arg)) return false;
   const [outputs, inputs] = (direction === 'weight' ? node : node.src[1]!).shape as [number, number];
@@ -271,24 +271,21 @@ function gains(target: Target, node: GraphNode, arg: Conv2dArg, direction: Direc
     const sizes = { images: node.src[0]!.shape[0]!, inputs: from, outputs: to, dtype: f32 };
     const isWide =
       fewer >= LEAST_CHANNELS.f32 || (fewer <= LEAST_CHANNELS.colours && more >= LEAST_CHANNELS.f32);
-    // The library's f32 stays as it is where it is installed.
-    const byLibrary = target.libraries.has('cudnn.convolution');
-    return isWide && !byLibrary && suitsConvolution(geometryOf(arg, direction, sizes));
+    return isWide && suitsConvolution(geometryOf(arg, direction, sizes));
   }
   const byOwn = fewer >= LEAST_CHANNELS.both || more >= LEAST_CHANNELS.one;
   return byOwn || target.libraries.has('cudnn.convolution');
 }
 
 /**
- * Microseconds for each operation that warpgroups save where warps would multiply, by no library: half of what these take. On an
- * H200 they reach 130 to 180 TFLOP/s in bf16 and tf32 (2026-11-23).
+ * Microseconds for each operation that warpgroups save where warps would multiply: half of what these take. On an H200 they reach
+ * 130 to 180 TFLOP/s in bf16 and tf32 (2026-11-23).
  */
 const SAVED = 0.5 / 150e6;
 
 /** Microseconds that it takes less so. */
 function savedBy(of: FusedOp<Conv2dArg>, target: Target, node: GraphNode, arg: Conv2dArg): number {
-  const isByOwn = target.capability === WARPGROUPS && !target.libraries.has('cudnn.convolution');
-  return isByOwn ? SAVED * of.flops!(node, arg) : 0;
+  return target.capability === WARPGROUPS ? SAVED * of.flops!(node, arg) : 0;
 }
 
 /** Channels after so many until copies of 16 bytes fit. */
