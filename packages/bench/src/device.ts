@@ -35,6 +35,8 @@ export interface DeviceBenchOptions {
   /** The options as they were given, for the record. */
   readonly given?: string;
   readonly onProgress?: (what: string) => void;
+  /** Told of all results so far after each case. */
+  readonly onMeasured?: (results: DeviceResults) => Promise<void>;
   readonly signal?: AbortSignal;
 }
 
@@ -113,21 +115,23 @@ export async function runKernelsBench(
   const cases = selectCases(CASES[which](isLarge(device)), options.only);
   const before = await ceilingsOf(device, options);
   const timed: { readonly of: KernelCase; readonly spread: Spread; readonly launches: number }[] = [];
+  const top = header(which, device, options);
+  const results = (): DeviceResults => {
+    const ceilings = timed.reduce((known, { of, spread }) => raised(known, of, spread.median), before);
+    const measurements = timed.map(({ of, spread, launches }) =>
+      measurement(of, spread, launches, options, ceilings),
+    );
+    return { ...top, ceilings, measurements };
+  };
   for (const of of cases) {
     begin(of, options);
     const workload = of.prepare();
     const { us } = await workload.profile({ each: false });
     timed.push({ of, spread: spreadOf(us), launches: workload.launches });
     workload.dispose();
+    await options.onMeasured?.(results());
   }
-  const ceilings = timed.reduce((top, { of, spread }) => raised(top, of, spread.median), before);
-  return {
-    ...header(which, device, options),
-    ceilings,
-    measurements: timed.map(({ of, spread, launches }) =>
-      measurement(of, spread, launches, options, ceilings),
-    ),
-  };
+  return results();
 }
 
 /**
@@ -139,6 +143,7 @@ export async function runTrainBench(
 ): Promise<DeviceResults<TrainMeasurement>> {
   const device = realDevice();
   const measurements: TrainMeasurement[] = [];
+  const top = header('train', device, options);
   const cases = options.only ? TRAIN_CASES : unnamedTrainCases(isLarge(device));
   for (const of of selectCases(cases, options.only)) {
     begin(of, options);
@@ -156,8 +161,9 @@ export async function runTrainBench(
       host: spreadOf(host),
     });
     steps.dispose();
+    await options.onMeasured?.({ ...top, measurements });
   }
-  return { ...header('train', device, options), measurements };
+  return { ...top, measurements };
 }
 
 const header = (

@@ -119,9 +119,11 @@ export async function benchAll({ out, peer, device }: BenchAllOptions): Promise<
 const onGpu = (name = env('HEDDLE_DEVICE') || listDevices().find((d) => d.available)?.name): boolean =>
   name?.startsWith('cuda') ?? false;
 
-/** @returns the exit code: 130 if Ctrl-C ended it, with nothing written */
+/** @returns the exit code: 130 if Ctrl-C ended it; what was measured before is written */
 export async function benchDevice(which: DeviceBench, options: BenchDeviceOptions): Promise<number> {
   const { peer, vendor = false, device, json, svg, only } = options;
+  const onMeasured = (results: DeviceResults): Promise<void> =>
+    writeResults(json ?? pathOf(results), results);
   const read = peer === undefined ? new Map() : await readDevicePeers(peer);
   const given = [
     device === undefined ? '' : ` --device ${device}`,
@@ -133,8 +135,10 @@ export async function benchDevice(which: DeviceBench, options: BenchDeviceOption
     const peers = vendor ? await onDevice(device, () => withVendor(read, watch)) : read;
     // Kernels are our own; a network takes what the tuner finds fastest.
     if (which === 'kernels' || which === 'large') process.env.HEDDLE_VENDOR = 'off';
-    return onDevice(device, () => measureDevice(which, { given, peers, ...(only && { only }), ...watch }));
-  });
+    return onDevice(device, () =>
+      measureDevice(which, { given, peers, onMeasured, ...(only && { only }), ...watch }),
+    );
+  }, 'what was measured before is written');
   if (!measured) return 130;
   await publish(measured.results, measured.report, json);
   if (svg !== undefined) await writeText(svg, chartOf(measured.results));
@@ -369,11 +373,11 @@ export async function benchServe({ json, device, ...options }: BenchServeOptions
   });
 }
 
-async function publish(
-  results: { readonly benchmark: string; readonly date: string },
-  report: string,
-  json = `bench/results/${results.benchmark}-${results.date.slice(0, 10)}.json`,
-): Promise<void> {
+type Dated = { readonly benchmark: string; readonly date: string };
+
+const pathOf = ({ benchmark, date }: Dated): string => `bench/results/${benchmark}-${date.slice(0, 10)}.json`;
+
+async function publish(results: Dated, report: string, json = pathOf(results)): Promise<void> {
   process.stdout.write(`${report}\n`);
   await writeResults(json, results);
   process.stdout.write(`\nWritten to ${json}\n`);
@@ -384,8 +388,15 @@ interface Watch {
   readonly signal: AbortSignal;
 }
 
-/** Say on stderr what is being done, and let Ctrl-C end it. @returns undefined then */
-async function watched<R>(run: (watch: Watch) => Promise<R>): Promise<R | undefined> {
+/**
+ * Say on stderr what is being done, and let Ctrl-C end it.
+ * @param left what is said then
+ * @returns undefined then
+ */
+async function watched<R>(
+  run: (watch: Watch) => Promise<R>,
+  left = 'nothing was written',
+): Promise<R | undefined> {
   const controller = new AbortController();
   const stop = (): void => controller.abort();
   const { stderr } = process;
@@ -401,7 +412,7 @@ async function watched<R>(run: (watch: Watch) => Promise<R>): Promise<R | undefi
   } catch (error) {
     stderr.write(clear);
     if (!controller.signal.aborted) throw error;
-    stderr.write('Stopped by Ctrl-C; nothing was written.\n');
+    stderr.write(`Stopped by Ctrl-C; ${left}.\n`);
     return undefined;
   } finally {
     process.off('SIGINT', stop);
