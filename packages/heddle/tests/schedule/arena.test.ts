@@ -11,7 +11,7 @@ import { property } from '../property.js';
 
 const lifetime = fc.record({ bytes: fc.integer({ min: 1, max: 500 }), from: fc.nat(9), length: fc.nat(4) });
 property(
-  'memory is shared only at different times, and only by those who may',
+  'memory is shared only at different times, and only by those who may; everything begins at a line of the caches',
   [fc.array(lifetime, { maxLength: 30 }), fc.integer({ min: 1, max: 5 })],
   (all, modulus) => {
     const lifetimes = all.map(({ bytes, from, length }) => ({ bytes, from, to: from + length }));
@@ -20,6 +20,7 @@ property(
     lifetimes.forEach((a, i) => {
       const end = offsets[i]! + a.bytes;
       assert.ok(end <= bytes);
+      assert.equal(offsets[i]! % 128, 0);
       lifetimes.forEach((b, j) => {
         const overlap = offsets[i]! < offsets[j]! + b.bytes && offsets[j]! < end;
         if (i !== j && overlap) assert.ok((a.to < b.from || b.to < a.from) && mayShare(i, j), `${i}, ${j}`);
