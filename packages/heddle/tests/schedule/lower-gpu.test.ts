@@ -346,6 +346,23 @@ for (const gpu of GPUS) {
   });
 }
 
+test('few long columns are spread over blocks of many threads, short ones share blocks', async () => {
+  useDevice('cpu');
+  const gridOf = (shape: readonly number[]) => {
+    const { work } = schedule([b.sum(b.leaf(shape, f32), [0])], H200).launches.at(-1)!;
+    assert.ok('kernel' in work);
+    return [work.grid[0], work.block[0]];
+  };
+  assert.deepEqual(gridOf([3136, 64]), [8, 1024], 'a sector of 32 bytes for each block');
+  assert.deepEqual(gridOf([64, 64]), [2, 256]);
+  const x = values([3136, 60]);
+  const sums = await simulated((of) => b.reshape(b.sum(of, [0]), [60]), x, H200);
+  assertClose(sums.slice(0, 60), Array.from(await x.sum(0).data(), Number), 'sums', {
+    relative: 1e-5,
+    absolute: 1e-4,
+  });
+});
+
 test('many sums of columns of the same numbers fit into the shared memory of their launches', () => {
   const added = Array.from({ length: 30 }, (_, i) => values([2048, 256], f32, i + 1));
   let sum: Tensor = added[0]!;

@@ -29,7 +29,10 @@ import {
 } from './lowering.js';
 import { matrixBody } from './matrix-kernel.js';
 
-const THREADS = 256;
+/** Threads of a block, and of one where there are fewer blocks than multiprocessors. */
+const THREADS = { many: 256, few: 1024 } as const;
+/** Bytes that memory gives at least. */
+const SECTOR = 32;
 /** Vectors of a column that a thread has on their way. */
 const IN_FLIGHT = 8;
 /** Elements from which accesses are of 16 bytes: below, more threads finish sooner. */
@@ -40,9 +43,11 @@ export function columnsBody(
   outputs: readonly MemoryNode[],
   reduction: MatrixReduction,
   memories: Memories,
-  _target: Target,
+  target: Target,
 ): Body {
-  return matrixBody(reduction, memories, (axes) => columns(roots, outputs, reduction, axes, memories));
+  return matrixBody(reduction, memories, (axes) =>
+    columns(roots, outputs, reduction, axes, memories, target),
+  );
 }
 
 function columns(
@@ -51,6 +56,7 @@ function columns(
   { structure, members }: MatrixReduction,
   axes: readonly LoopAxis[],
   memories: Memories,
+  { units }: Target,
 ): Body {
   // Of a column there are `columns` elements to reduce, and there are `rows` columns.
   const { rows: results, columns: length, runs } = structure;
@@ -58,8 +64,15 @@ function columns(
   const scope: LoopScope = { ...scopeOf(memories, false), aligned: true, held: (node) => held.get(node) };
   const inner = loopSizes(axes.at(-1)!).at(-1)!;
   const lanes: Lanes = inner % 4 === 0 && results * length >= WIDE ? 4 : 1;
-  const across = Math.min(32, powerOfTwo(results / lanes));
-  const down = Math.max(32 / across, Math.min(THREADS / across, powerOfTwo(length / 2)));
+  const blocksOf = (across: number): number => Math.ceil(results / (across * lanes));
+  const reductions = members.flatMap(({ node }) => (node.op === 'reduce' ? [node] : []));
+  const least = SECTOR / (lanes * Math.min(...reductions.map(({ src }) => src[0]!.dtype.bytes)));
+  let across = Math.min(32, powerOfTwo(results / lanes));
+  // Few long columns are spread over more multiprocessors, and their elements over more threads.
+  const areFew = (): boolean => blocksOf(across) < units && (length * across) / THREADS.many > IN_FLIGHT;
+  while (across > least && areFew()) across /= 2;
+  const threads = areFew() ? THREADS.few : THREADS.many;
+  const down = Math.max(32 / across, Math.min(threads / across, powerOfTwo(length / 2)));
   const each = Math.min(IN_FLIGHT, Math.ceil(length / down));
   const span = across * lanes;
 
@@ -80,7 +93,6 @@ function columns(
   const vector = lanes > 1 ? { atom: at.at(-1)!.value.terms[0]!.atom, lanes } : undefined;
 
   // Down the columns, all reductions at once.
-  const reductions = members.flatMap(({ node }) => (node.op === 'reduce' ? [node] : []));
   const accumulation = new Accumulation();
   const accumulators = reductions.map((node) => accumulation.open(node, lanes));
   const turn = (base: Expr | undefined, into: Statement[]): void => {
