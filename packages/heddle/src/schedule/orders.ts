@@ -122,9 +122,14 @@ class Orders {
     if (ordered && !isAsItWas(ordered.order)) this.#ordered.set(node, ordered);
     else if (!this.#plain.has(node)) {
       this.#plain.set(node, ordered?.values ?? this.#remade(node));
-      if (node.isLeaf || (isElementwise(node) && node.src.every((s) => isAnywhere(s) || this.#given.has(s))))
-        this.#given.add(node);
+      if (node.isLeaf || (isElementwise(node) && this.#areGiven(node.src))) this.#given.add(node);
     }
+  }
+
+  /** Whether they are given but for values that cost nothing in any order. */
+  #areGiven(nodes: readonly GraphNode[]): boolean {
+    const given = nodes.filter((n) => this.#given.has(n));
+    return given.length > 0 && nodes.every((n) => given.includes(n) || isAnywhere(n));
   }
 
   /** With the dimensions as they are. */

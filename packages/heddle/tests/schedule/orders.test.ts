@@ -218,6 +218,19 @@ for (const dtype of [bf16, f32])
     useDevice(name);
   });
 
+test('the gradient of a mean over the image is summed in the order of the convolution before it', () => {
+  const x = randn([8, 3, 8, 8]).realize();
+  const convolutions = [3, 64, 64].map((c) => new nn.Conv2d(c, 64, 3, { padding: 1, bias: false }));
+  const [norm, fc] = [new nn.BatchNorm2d(64), new nn.Linear(64, 5)];
+  const model = new nn.Sequential(...convolutions, norm, new nn.ReLU());
+  autocast(bf16, () => fc.forward(model.forward(x).mean([2, 3])).sum()).backward();
+  const gradients = [...model.parameters(), ...fc.parameters()].map(({ grad }) => grad!.node);
+  const nodes = topological(reordered(gradients, WITH_LIBRARY), (n) => (n.isLeaf ? [] : n.src));
+  const summed = nodes.flatMap((n) => (n.op === 'reduce' ? [String(n.src[0]!.shape)] : []));
+  assert.ok(!summed.includes('8,64,8,8'), summed.join('; '));
+  assert.ok(summed.includes('8,8,8,64'), summed.join('; '));
+});
+
 test('max pooling alone stays as it is', () => {
   const x = randn([4, 16, 15, 13]).cast(bf16);
   const roots = [maxPool2d(x, 3, { stride: 2 }).node];
