@@ -9,7 +9,7 @@ import * as k from '../../src/kernel/ir/ir.js';
 import { irFunction } from '../../src/kernel/ir/ir-function.js';
 import { buffer } from '../../src/kernel/ir/types.js';
 import type { MatmulProblem } from '../../src/ops/matmul/cpu.js';
-import { ROWS, type WarpgroupTile } from '../../src/ops/matmul/warpgroup.js';
+import { ROWS, type WarpgroupTile } from '../../src/ops/matmul/warpgroup-layout.js';
 import { matmulWarpgroups } from '../../src/ops/matmul/warpgroup-product.js';
 import { simulate } from '../../src/runtime/sim/launch.js';
 import { noise } from '../kernel/harness.js';

@@ -14,7 +14,7 @@ import {
   joined,
   suitsConvolution,
 } from '../../src/ops/conv2d/warpgroup.js';
-import type { WarpgroupTile } from '../../src/ops/matmul/warpgroup.js';
+import type { WarpgroupTile } from '../../src/ops/matmul/warpgroup-layout.js';
 import type { Device } from '../../src/runtime/device.js';
 import { closeDevices, openDevice } from '../../src/runtime/registry.js';
 import { SIM_TARGET, simulate } from '../../src/runtime/sim/launch.js';

@@ -17,7 +17,7 @@ import * as k from '../../src/kernel/ir/ir.js';
 import { irFunction } from '../../src/kernel/ir/ir-function.js';
 import { H200 } from '../../src/kernel/ir/target.js';
 import { matmulSum } from '../../src/ops/matmul/cuda-store.js';
-import type { WarpgroupTile } from '../../src/ops/matmul/warpgroup.js';
+import type { WarpgroupTile } from '../../src/ops/matmul/warpgroup-layout.js';
 import { matmulWarpgroups, suitsWarpgroups } from '../../src/ops/matmul/warpgroup-product.js';
 import { dequantizeLinear, quantizeLinear } from '../../src/quantization/index.js';
 import { openDevice } from '../../src/runtime/registry.js';

@@ -12,7 +12,7 @@ import { buffer } from '../../src/kernel/ir/types.js';
 import type { MatmulProblem, OperandLayout } from '../../src/ops/matmul/cpu.js';
 import { LEVEL } from '../../src/ops/matmul/cuda-block.js';
 import { matmulSum } from '../../src/ops/matmul/cuda-store.js';
-import type { WarpgroupTile } from '../../src/ops/matmul/warpgroup.js';
+import type { WarpgroupTile } from '../../src/ops/matmul/warpgroup-layout.js';
 import { matmulWarpgroups, suitsWarpgroups } from '../../src/ops/matmul/warpgroup-product.js';
 import { warpgroupTiles } from '../../src/ops/matmul/warpgroup-tiles.js';
 import { simulate } from '../../src/runtime/sim/launch.js';

@@ -12,7 +12,8 @@ import type { Target } from '../../kernel/ir/target.js';
 import { finishedAfter } from '../finish-cuda.js';
 import { withWhole } from '../launch-rule.js';
 import { matmulSum } from '../matmul/cuda-store.js';
-import { finishedStage, ROWS } from '../matmul/warpgroup.js';
+import { finishedStage } from '../matmul/warpgroup.js';
+import { ROWS } from '../matmul/warpgroup-layout.js';
 import {
   splitName,
   WARPGROUPS,

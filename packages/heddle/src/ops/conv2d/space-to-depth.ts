@@ -7,7 +7,7 @@ import type { DType } from '../../core/dtype.js';
 import type { Shape } from '../../core/shape.js';
 import * as b from '../../graph/build.js';
 import type { GraphNode } from '../../graph/node.js';
-import { depthOf } from '../matmul/warpgroup.js';
+import { depthOf } from '../matmul/warpgroup-layout.js';
 import { type Conv2dArg, outputSize } from './arg.js';
 
 /** A convolution by blocks. */

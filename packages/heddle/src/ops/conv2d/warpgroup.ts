@@ -14,19 +14,15 @@ import { f32 } from '../../core/dtype.js';
 import { buffer, type TensorMapOptions, tensorMap, walkFault, walkReach } from '../../kernel/ir/types.js';
 import type { Memory } from '../../kernel/language/language.js';
 import { LEVEL } from '../matmul/cuda-block.js';
+import { byWarpgroups, isCopied, type WarpgroupKernel } from '../matmul/warpgroup.js';
 import {
-  byWarpgroups,
   depthOf,
-  isCopied,
-  type OperandStart,
   type OperandTiles,
-  type PipelineContext,
   rowsOf,
   tilesOf,
-  type WarpgroupKernel,
-  type WarpgroupOperand,
   type WarpgroupTile,
-} from '../matmul/warpgroup.js';
+} from '../matmul/warpgroup-layout.js';
+import type { OperandStart, PipelineContext, WarpgroupOperand } from '../matmul/warpgroup-pipeline.js';
 import { finishInMatrix, matrixOperand, matrixResult } from '../matmul/warpgroup-product.js';
 import type { ResultPlaces, SumsTile, WarpgroupPlace, WarpgroupResult } from '../matmul/warpgroup-result.js';
 import type { WarpgroupSizes } from '../matmul/warpgroup-tiles.js';

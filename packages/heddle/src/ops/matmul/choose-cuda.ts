@@ -17,7 +17,8 @@ import { levelOf, matmulTensor } from './tensor-core.js';
 import type { TensorOperand } from './tensor-core-fragments.js';
 import type { TensorTile } from './tensor-core-panel.js';
 import { tensorTiles } from './tensor-core-tiles.js';
-import { finishedStage, ROWS, type WarpgroupTile } from './warpgroup.js';
+import { finishedStage } from './warpgroup.js';
+import { ROWS, type WarpgroupTile } from './warpgroup-layout.js';
 import { matmulWarpgroups, suitsWarpgroups, turnedOf } from './warpgroup-product.js';
 import { splitName, WARPGROUPS, warpgroupName, warpgroupTiles, warpgroupWays } from './warpgroup-tiles.js';
 

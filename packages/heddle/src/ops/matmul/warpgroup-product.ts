@@ -3,20 +3,16 @@ import { type DType, f32 } from '../../core/dtype.js';
 import { tensorMap } from '../../kernel/ir/types.js';
 import type { Memory } from '../../kernel/language/language.js';
 import type { MatmulProblem, OperandLayout } from './cpu.js';
+import { byWarpgroups, isCopied, type WarpgroupKernel } from './warpgroup.js';
 import {
-  byWarpgroups,
   depthOf,
-  isCopied,
-  type OperandStart,
   type OperandTiles,
-  type PipelineContext,
   rowsOf,
   type Turned,
   tilesOf,
-  type WarpgroupKernel,
-  type WarpgroupOperand,
   type WarpgroupTile,
-} from './warpgroup.js';
+} from './warpgroup-layout.js';
+import type { OperandStart, PipelineContext, WarpgroupOperand } from './warpgroup-pipeline.js';
 import type { MatrixPlace, SumsTile, WarpgroupPlace, WarpgroupResult } from './warpgroup-result.js';
 
 /** How an operand lies for the copy engine: along K, or along its rows; undefined if it does not take it. */

@@ -129,7 +129,7 @@ export interface ResultContext extends Intrinsics {
 }
 
 /** The row of a thread's sums among 64. @param half of two rows that it has */
-export function rowInTile(thread: number, half: number, { idiv, work }: ResultContext): number {
+function rowInTile(thread: number, half: number, { idiv, work }: ResultContext): number {
   const warp = idiv(thread, 32);
   const g = idiv(thread % 32, 4);
   return work.paired
@@ -138,7 +138,7 @@ export function rowInTile(thread: number, half: number, { idiv, work }: ResultCo
 }
 
 /** The epilogue's value for two neighbours in a row. */
-export function finished(
+function finished(
   v: number,
   first: number,
   second: number,
@@ -163,7 +163,7 @@ export interface Beside {
 }
 
 /** Starts to copy what lies beside a tile of C, as soon as there is room. @param taken tiles of C before this one */
-export function loadBeside(
+function loadBeside(
   first: Memory,
   second: Memory,
   { tiles, full, empty }: Beside,
@@ -197,7 +197,7 @@ export function loadBeside(
  * first is stored, so that their instructions overlap.
  * @param taken tiles of C before this one
  */
-export function storeSums(
+function storeSums(
   c: Memory,
   sums: Memory,
   cs: Memory,
@@ -274,7 +274,7 @@ export function storeSums(
  * what is stored. A warp has a quarter of the columns, and a lane two neighbours of every fourth or eighth row. Lanes that read
  * at a time do so in different banks, as rows lie swizzled.
  */
-export function sumColumns(
+function sumColumns(
   cs: Memory,
   values: Memory,
   totals: Memory,
@@ -330,7 +330,7 @@ export function sumColumns(
 }
 
 /** Adds what two neighbours in a row are to sums of their columns. */
-export function addTerms(
+function addTerms(
   numbers: readonly number[],
   v: number,
   totals: Memory,
@@ -355,3 +355,6 @@ export function addTerms(
     } else totals[number] = totals[number]! + term(number, v, part, row, column, totals);
   }
 }
+
+/** The device functions, as constants of a kernel. */
+export const RESULT = { loadBeside, storeSums, rowInTile, finished, sumColumns, addTerms };

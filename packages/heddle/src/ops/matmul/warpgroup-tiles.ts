@@ -7,7 +7,7 @@ import { fastestTiles, type LaunchRule } from '../launch-rule.js';
 import type { MatmulProblem } from './cpu.js';
 import { LEVEL } from './cuda-block.js';
 import { MARGIN, sumCycles } from './cuda-tiles.js';
-import { depthOf, rowsOf, type Turned, type WarpgroupTile, warpgroupBytes } from './warpgroup.js';
+import { depthOf, rowsOf, type Turned, type WarpgroupTile, warpgroupBytes } from './warpgroup-layout.js';
 
 type BlockShape = Pick<WarpgroupTile, 'groups' | 'each' | 'columns' | 'alternate'>;
 

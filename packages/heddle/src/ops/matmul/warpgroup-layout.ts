@@ -1,0 +1,80 @@
+/** How products by warpgroups are cut, and how the tiles of their operands lie in shared memory. */
+import { type DType, f32 } from '../../core/dtype.js';
+
+/** How the work is cut. */
+export interface WarpgroupTile {
+  /** Warpgroups that multiply, below each other. */
+  readonly groups: 1 | 2;
+  /** Blocks of 64 rows that one has sums of. */
+  readonly each: 1 | 2;
+  /**
+   * Two warpgroups take the block's tiles by turns, instead of one tile together: while one finishes and stores its sums, the
+   * other multiplies. Default: together.
+   */
+  readonly alternate?: boolean;
+  /** Of C: a multiple of 64, 256 at most. */
+  readonly columns: number;
+  readonly stages: number;
+  /** Blocks that share the sum over K: they give its parts, if there are several. */
+  readonly splits: number;
+  /**
+   * How many of the matrices that an epilogue takes beside the sums the copy engine brings, at most 2; it reads the others itself.
+   * Default: none.
+   */
+  readonly beside?: number;
+}
+
+/** Bytes of a row of a tile. */
+export const ROW = 128;
+export const ROWS = 64;
+export const THREADS = 128;
+
+/** Steps along K of a stage. */
+export const depthOf = (dtype: DType): number => ROW / dtype.bytes;
+
+type BlockRows = Pick<WarpgroupTile, 'groups' | 'each' | 'alternate'>;
+
+/** Warpgroups that share a tile. */
+export const togetherOf = ({ groups, alternate }: BlockRows): number => (alternate ? 1 : groups);
+
+export const rowsOf = (tile: BlockRows): number => ROWS * togetherOf(tile) * tile.each;
+
+/** Which operands are turned. */
+export interface Turned {
+  readonly a: boolean;
+  readonly b: boolean;
+}
+
+/**
+ * Bytes of shared memory: the stages, and for each warpgroup two tiles of sums, and two of each matrix that the epilogue takes
+ * beside them.
+ */
+export const warpgroupBytes = (tile: WarpgroupTile): number =>
+  (tile.stages * (rowsOf(tile) + tile.columns) + tile.groups * 2 * (1 + (tile.beside ?? 0)) * ROWS) * ROW;
+
+/** How an operand's tiles lie in shared memory, (stage, panel, row, column): all that device functions have to know. */
+export interface OperandTiles {
+  /** Whether a row is along K. Otherwise a panel has so many steps of it, and there is one for each row's length of `along`. */
+  readonly k: boolean;
+  readonly panels: number;
+  readonly rows: number;
+  /**
+   * Lies across K, as wgmma does not take f32. Rows and columns of A are exchanged on their way to registers, those of B where
+   * they lie: its panels are below each other.
+   */
+  readonly turned: boolean;
+  /** Boxes that the copy engine brings, rows of each, and panels and rows from one to the next. */
+  readonly boxes: number;
+  readonly box: number;
+  readonly apart: readonly [panels: number, rows: number];
+}
+
+/** How so many rows of A, or columns of B, lie in a tile. */
+export function tilesOf(k: boolean, along: number, dtype: DType): OperandTiles {
+  const turned = !k && dtype === f32;
+  const [boxes, box] = k ? [1, along] : [along / depthOf(dtype), depthOf(dtype)];
+  const boxed = { k, turned, boxes, box };
+  return turned
+    ? { ...boxed, panels: 1, rows: along, apart: [0, box] }
+    : { ...boxed, panels: boxes, rows: box, apart: [1, 0] };
+}

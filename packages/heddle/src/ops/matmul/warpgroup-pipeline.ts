@@ -1,0 +1,241 @@
+/**
+ * The pipeline of products by warpgroups (warpgroup.ts): the ring of stages that the copy engine fills, how operands across K are
+ * turned in it, and how warpgroups multiply what is there. Device functions.
+ */
+import type { BufferSchema } from '../../kernel/ir/types.js';
+import type { Memory } from '../../kernel/language/language.js';
+import type { OperandTiles } from './warpgroup-layout.js';
+import type { Beside, ResultContext, ResultWork, WarpgroupPlace } from './warpgroup-result.js';
+
+/** Where an operand's tile begins. */
+export interface OperandStart {
+  readonly batch: number;
+  readonly term: number;
+  /** Row of A, column of B. */
+  readonly along: number;
+  readonly k: number;
+}
+
+/** A, or B with rows and columns exchanged. */
+export interface WarpgroupOperand {
+  readonly schema: BufferSchema;
+  readonly tiles: OperandTiles;
+  /** Starts to copy its tiles of one stage: a device function. */
+  load(
+    to: Memory,
+    from: Memory,
+    tiles: OperandTiles,
+    at: OperandStart,
+    full: Memory,
+    stage: number,
+    context: PipelineContext,
+  ): void;
+}
+
+/** All that the device functions have to know when the kernel is compiled. */
+export interface WarpgroupWork extends ResultWork {
+  readonly stages: number;
+  /** Tiles are taken band by band, and in a band of so many rows of tiles column by column. */
+  readonly band: number;
+  readonly splits: number;
+  readonly total: number;
+  /** Along K: stages of a term, of each batch, and of a block that shares it; steps of a stage, and of one wgmma. */
+  readonly chunks: number;
+  readonly lengths: readonly number[];
+  readonly oneTerm: boolean;
+  readonly share: number;
+  readonly depth: number;
+  readonly step: number;
+  /** Of a stage's steps those that a term has: it may be shorter than a stage, as one of few channels. */
+  readonly filled: number;
+  readonly a: OperandTiles;
+  readonly b: OperandTiles;
+  /** Warps that turn B: the last ones of those that the producer is of. */
+  readonly turners: number;
+}
+
+export interface PipelineContext extends ResultContext {
+  readonly work: WarpgroupWork;
+  readonly initBarriers: typeof initBarriers;
+  readonly eachTile: typeof eachTile;
+  readonly lengthOf: typeof lengthOf;
+  readonly load: typeof load;
+  readonly loadA: WarpgroupOperand['load'];
+  readonly loadB: WarpgroupOperand['load'];
+  readonly turn: typeof turn;
+  readonly readTurned: typeof readTurned;
+  readonly multiply: typeof multiply;
+}
+
+/** Stages along K of a batch. */
+function lengthOf(batch: number, { i32, work }: PipelineContext): number {
+  const { lengths } = work;
+  let length = i32(lengths[0]!);
+  for (let n = 1; n < lengths.length; n++) if (batch === n) length = lengths[n]!;
+  return length;
+}
+
+/** Calls `body` for each tile of C that the block takes. */
+function eachTile(body: (at: WarpgroupPlace) => void, context: PipelineContext): void {
+  const { blockIdx, gridDim, idiv, lengthOf, work } = context;
+  const { across, band, columns, down, rows, share, sizes, total } = work;
+  for (let number = blockIdx.x; number < total; number += gridDim.x) {
+    const split = idiv(number, down * across * sizes.batches);
+    const batch = idiv(number, down * across) % sizes.batches;
+    const inBatch = number % (down * across);
+    const first = idiv(inBatch, band * across) * band;
+    const height = Math.min(band, down - first);
+    const inBand = inBatch - first * across;
+    const row = (first + (inBand % height)) * rows;
+    const column = idiv(inBand, height) * columns;
+    const from = split * share;
+    body({ split, batch, row, column, from, end: Math.min(from + share, lengthOf(batch, context)) });
+  }
+}
+
+/** Starts to copy the tiles of one stage along K. */
+function load(
+  a: Memory,
+  b: Memory,
+  ring: Ring,
+  stage: number,
+  chunk: number,
+  at: WarpgroupPlace,
+  context: PipelineContext,
+): void {
+  const { arriveExpect, idiv, loadA, loadB, work } = context;
+  const { chunks, columns, depth, oneTerm, rows } = work;
+  const { as, bs, full } = ring;
+  const term = oneTerm ? 0 : idiv(chunk, chunks);
+  const k = (oneTerm ? chunk : chunk % chunks) * depth;
+  arriveExpect(full, stage, (rows + columns) * 128);
+  loadA(as, a, work.a, { batch: at.batch, term, along: at.row, k }, full, stage, context);
+  loadB(bs, b, work.b, { batch: at.batch, term, along: at.column, k }, full, stage, context);
+}
+
+/**
+ * The stages in shared memory, and the mbarriers that say which are full, whose B is turned, and which are empty again; and
+ * which warpgroup's turn it is to multiply, if they take tiles by turns.
+ */
+export interface Ring {
+  readonly as: Memory;
+  readonly bs: Memory;
+  readonly full: Memory;
+  readonly turned: Memory;
+  readonly empty: Memory;
+  readonly order: Memory;
+}
+
+/** Says how many arrivals each mbarrier waits for. */
+function initBarriers(
+  { full, turned, empty, order }: Ring,
+  beside: Beside,
+  { initBarrier, work }: PipelineContext,
+): void {
+  const { b, columnSums, groups, stages, together, turners } = work;
+  for (let s = 0; s < stages; s++) {
+    initBarrier(full, s, 1);
+    // Of each warp that multiplies them.
+    initBarrier(empty, s, together * 4);
+    if (b.turned) initBarrier(turned, s, turners);
+  }
+  if (together < groups) for (let g = 0; g < groups; g++) initBarrier(order, g, 4);
+  if (work.beside > 0)
+    for (let s = 0; s < 2 * groups; s++) {
+      initBarrier(beside.full, s, 1);
+      // Of each warp that sums columns of them, or of the warpgroup.
+      initBarrier(beside.empty, s, columnSums > 0 ? 4 : 1);
+    }
+}
+
+/**
+ * Exchanges rows and columns of B's panels of 32 × 32 where they lie, by the warps that share them. A lane takes blocks of 4 × 4:
+ * those that eight lanes read or write at a time lie in different banks, and those of half a panel change places with each
+ * other.
+ */
+function turn(bs: Memory, stage: number, warp: number, context: PipelineContext): void {
+  const { fenceAsync, groupBarrier, idiv, lane, laneId, load4, store4, vec4, warpId, work, WARPS } = context;
+  const down = laneId % 8;
+  for (let half = warp; half < 2 * work.b.boxes; half += work.turners) {
+    const panel = 32 * idiv(half, 2);
+    const across = down ^ (idiv(laneId, 8) + 4 * (half % 2));
+    const v = load4(bs, stage, 0, panel + 4 * down, 4 * across);
+    const w = load4(bs, stage, 0, panel + 4 * down + 1, 4 * across);
+    const x = load4(bs, stage, 0, panel + 4 * down + 2, 4 * across);
+    const y = load4(bs, stage, 0, panel + 4 * down + 3, 4 * across);
+    groupBarrier(WARPS + warpId, 32);
+    for (let i = 0; i < 4; i++) {
+      const row = vec4(lane(v, i), lane(w, i), lane(x, i), lane(y, i));
+      store4(bs, stage, 0, panel + 4 * across + i, 4 * down, row);
+    }
+  }
+  fenceAsync();
+  groupBarrier(WARPS + warpId, 32);
+}
+
+/**
+ * Reads a warpgroup's rows of A that lie across K, as wgmma takes a left operand in registers. The products of the stage before
+ * are awaited first, since they read the words: were others read meanwhile, ptxas (13.0) would give both the same registers.
+ * A thread's two rows are neighbours in memory (`rowInTile`): the words that half a warp reads at a time lie in different banks.
+ */
+function readTurned(
+  words: Memory,
+  sums: Memory,
+  as: Memory,
+  stage: number,
+  group: number,
+  context: PipelineContext,
+): void {
+  const { bitcast, groupBarrier, idiv, lane, load2, rowInTile, threadIdx, u32, waitWgmma, warpId } = context;
+  const { work, ROWS, THREADS, WARPS } = context;
+  const { depth, each, step, together } = work;
+  waitWgmma(sums, 0);
+  waitWgmma(words, 0);
+  const row = rowInTile(threadIdx.x % THREADS, 0, context);
+  const line = threadIdx.x % 4;
+  for (let e = 0; e < each; e++) {
+    const panel = ((group % together) * each + e) * ROWS + idiv(row, 32) * 32;
+    for (let k = 0; k < idiv(depth, 4); k++) {
+      const v = load2(as, stage, 0, panel + 4 * k + line, row % 32);
+      const n = e * idiv(depth, step) + idiv(k, 2);
+      words[n][2 * (k % 2)] = bitcast(u32, lane(v, 0));
+      words[n][2 * (k % 2) + 1] = bitcast(u32, lane(v, 1));
+    }
+  }
+  // One lane will say for all that they have read.
+  groupBarrier(WARPS + warpId, 32);
+}
+
+/**
+ * Starts to add the products of one stage to the sums of a warpgroup.
+ * @param words of its rows of A, if they are in registers
+ */
+function multiply(
+  sums: Memory,
+  words: Memory,
+  ring: Ring,
+  stage: number,
+  group: number,
+  context: PipelineContext,
+): void {
+  const { commitWgmma, fenceWgmma, idiv, wgmma, work, ROWS } = context;
+  const { a, b, depth, each, filled, step, together } = work;
+  const { as, bs } = ring;
+  const bAlongK = b.k || b.turned;
+  fenceWgmma(sums);
+  if (a.turned) fenceWgmma(words);
+  for (let k = 0; k < filled; k += step) {
+    for (let e = 0; e < each; e++) {
+      const part = ((group % together) * each + e) * ROWS;
+      if (a.turned) wgmma(sums, e, words, idiv(e * depth + k, step), bs, stage, 0, 0, k);
+      else if (a.k && bAlongK) wgmma(sums, e, as, stage, 0, part, k, bs, stage, 0, 0, k);
+      else if (a.k) wgmma(sums, e, as, stage, 0, part, k, bs, stage, 0, k, 0, false, true);
+      else if (bAlongK) wgmma(sums, e, as, stage, idiv(part, depth), k, 0, bs, stage, 0, 0, k, true);
+      else wgmma(sums, e, as, stage, idiv(part, depth), k, 0, bs, stage, 0, k, 0, true, true);
+    }
+  }
+  commitWgmma();
+}
+
+/** The device functions, as constants of a kernel. */
+export const PIPELINE = { initBarriers, eachTile, lengthOf, load, turn, readTurned, multiply };
