@@ -164,7 +164,7 @@ for (const [M, N, K, given, output] of PRODUCTS)
     const b = { ...layout, rowStride: 1, columnStride: K };
     const p = { batches: 1, M, N, K, a, b, finish: finish(output) };
     assert.ok(tile.splits > 1 || suitsWarpgroups(p, i8, output));
-    const { kernel, grid, threads } = matmulWarpgroups(p, tile, i8, 2, output);
+    const { kernel, grid, threads } = matmulWarpgroups(p, tile, i8, 2, { output });
     const [x, w] = [bytes(M * K, 1), bytes(N * K, 2)];
     const stored = output === i32 ? new Int32Array(M * N) : new Int8Array(M * N);
     const parts = tile.splits > 1 ? new Int32Array(tile.splits * M * N) : stored;

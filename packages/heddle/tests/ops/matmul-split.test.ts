@@ -1,33 +1,28 @@
 /**
- * Products of f32 on tensor cores, in three products of tf32, are those of f32: within the bound that tensor-core-split.ts
- * derives, which products of tf32 exceed, and at the ends of f32's range.
+ * Products of f32 on tensor cores, in three products of tf32, are those of f32: within the bounds that tensor-core-split.ts and
+ * warpgroup-split.ts derive, which products of tf32 exceed, and at the ends of f32's range.
  */
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { f32 } from '../../src/core/dtype.js';
 import { leaf } from '../../src/graph/build.js';
-import type { Stage } from '../../src/graph/fused-op.js';
-import { callOf } from '../../src/graph/fused-op.js';
+import { callOf, type Stage, type StageArgument, type Variant } from '../../src/graph/fused-op.js';
 import { H200 } from '../../src/kernel/ir/target.js';
 import type { MatmulProblem, OperandLayout } from '../../src/ops/matmul/cpu.js';
 import { isInParts } from '../../src/ops/matmul/cuda-block.js';
 import { matmulSum } from '../../src/ops/matmul/cuda-store.js';
 import { matmul } from '../../src/ops/matmul/op.js';
 import { levelOf, matmulTensor } from '../../src/ops/matmul/tensor-core.js';
-import type { TensorOperand } from '../../src/ops/matmul/tensor-core-fragments.js';
 import type { TensorTile } from '../../src/ops/matmul/tensor-core-panel.js';
+import { warpgroupStage } from '../../src/ops/matmul/warpgroup.js';
+import type { WarpgroupTile } from '../../src/ops/matmul/warpgroup-layout.js';
+import { matmulWarpgroups } from '../../src/ops/matmul/warpgroup-product.js';
 import { gridStage } from '../../src/ops/stage.js';
 import { closeDevices, openDevice } from '../../src/runtime/registry.js';
 import { DEVICES } from '../cases/case-runner.js';
 import { identity, ioFor, kernelOf, noise, runInSimulator, runOnDevice } from '../kernel/harness.js';
 
 after(closeDevices);
-
-const TILES: Readonly<Record<string, TensorTile>> = {
-  'a warp for each element': { warps: [2, 1, 1], each: [1, 4], depth: 16, stages: 2, splits: 1 },
-  'warps that share K': { warps: [1, 1, 2], each: [2, 4], depth: 32, stages: 2, splits: 1 },
-  'blocks that share K': { warps: [1, 1, 1], each: [2, 4], depth: 16, stages: 2, splits: 2 },
-};
 
 interface Matrices {
   readonly sizes: readonly [M: number, N: number, K: number];
@@ -39,17 +34,58 @@ const byRows = (columns: number): OperandLayout => ({
   ...{ offset: 0, batch: [1], batchStrides: [0], rowStride: columns, columnStride: 1 },
 });
 
-function stagesOf({ sizes: [M, N, K] }: Matrices, tile: TensorTile, operand: TensorOperand): Stage[] {
-  const p: MatmulProblem = { batches: 1, M, N, K, a: byRows(K), b: byRows(N), finish: identity() };
-  const product = matmulTensor(p, tile, operand);
-  const sources = [{ input: 0 }, { input: 1 }] as const;
-  if (!isInParts(K, tile, levelOf(operand))) return [gridStage(product, ...sources, { output: true })];
-  const parts = { scratch: 'parts', bytes: 4 * tile.splits * M * N };
-  return [
-    gridStage(product, ...sources, parts),
-    gridStage(matmulSum(p, tile.splits), parts, { output: true }),
-  ];
+/** A way to multiply: its launches, and how far a sum of K products may be off, as a share of Σ|a·b|. */
+interface Way {
+  stages(p: MatmulProblem, operand: 'tf32' | 'tf32x3'): Stage[];
+  bound(K: number): number;
 }
+
+/** The launch of a product, and if it is in parts that of their sum. */
+function launches(
+  { M, N, finish }: MatmulProblem,
+  splits: number,
+  product: (to: StageArgument) => Stage,
+): Stage[] {
+  if (splits === 1) return [product({ output: true })];
+  const parts = { scratch: 'parts', bytes: 4 * splits * M * N };
+  const sum = matmulSum({ batches: 1, M, N, finish }, splits);
+  return [product(parts), gridStage(sum, parts, { output: true })];
+}
+
+const byWarps = (tile: TensorTile): Way => ({
+  stages(p, operand) {
+    const product = matmulTensor(p, tile, operand);
+    assert.equal(isInParts(p.K, tile, levelOf(operand)), tile.splits > 1);
+    return launches(p, tile.splits, (to) => gridStage(product, { input: 0 }, { input: 1 }, to));
+  },
+  bound: (K) => 2 ** -21 + 10 * 2 ** -23 + (K / 8) * 2 ** -24,
+});
+
+const byWarpgroups = (tile: WarpgroupTile): Way => ({
+  stages(p, operand) {
+    const product = matmulWarpgroups(p, tile, f32, 2, { split: operand === 'tf32x3' });
+    return launches(p, tile.splits, (to) => warpgroupStage(product, to));
+  },
+  bound(K) {
+    const { level = 32 } = tile;
+    return (8 + 10 * (level / 8)) * 2 ** -23 + Math.ceil(K / level) * 2 ** -24;
+  },
+});
+
+const WAYS: Readonly<Record<string, Way>> = {
+  'a warp for each element': byWarps({ warps: [2, 1, 1], each: [1, 4], depth: 16, stages: 2, splits: 1 }),
+  'warps that share K': byWarps({ warps: [1, 1, 2], each: [2, 4], depth: 32, stages: 2, splits: 1 }),
+  'blocks that share K': byWarps({ warps: [1, 1, 1], each: [2, 4], depth: 16, stages: 2, splits: 2 }),
+  warpgroups: byWarpgroups({ groups: 2, each: 1, columns: 64, stages: 2, splits: 1 }),
+  'a warpgroup with two blocks of rows': byWarpgroups({
+    ...{ groups: 1, each: 2, columns: 64, stages: 2, splits: 1, level: 16 },
+  }),
+  'warpgroups that share K': byWarpgroups({ groups: 1, each: 1, columns: 64, stages: 3, splits: 2 }),
+};
+
+const problemOf = ({ sizes: [M, N, K] }: Matrices): MatmulProblem => ({
+  ...{ batches: 1, M, N, K, a: byRows(K), b: byRows(N), finish: identity() },
+});
 
 /** The product on a device, twice: the bits are the same. */
 async function productOn(device: string, x: Matrices, stages: readonly Stage[]): Promise<Float32Array> {
@@ -87,16 +123,16 @@ const SIDES: readonly (readonly [string, (v: number) => number])[] = [
 ];
 const devices = ['sim', ...DEVICES.filter((d) => d === 'cuda')];
 
-for (const [name, tile] of Object.entries(TILES))
+for (const [name, way] of Object.entries(WAYS))
   for (const [signs, side] of SIDES)
     test(`as accurate as f32, ${name}, ${signs}`, async (t) => {
       for (const K of [40, 300]) {
         const sizes = [37, 28, K] as const;
         const x = { sizes, a: noise(37 * K, 3).map(side), b: noise(K * 28, 4).map(side) };
-        const bound = 2 ** -21 + 10 * 2 ** -23 + (K / 8) * 2 ** -24;
+        const bound = way.bound(K);
         for (const device of devices) {
-          const shareOf = async (operand: TensorOperand): Promise<number> =>
-            worstOf(x, await productOn(device, x, stagesOf(x, tile, operand))) / bound;
+          const shareOf = async (operand: 'tf32' | 'tf32x3'): Promise<number> =>
+            worstOf(x, await productOn(device, x, way.stages(problemOf(x), operand))) / bound;
           const [split, rounded] = [await shareOf('tf32x3'), await shareOf('tf32')];
           t.diagnostic(`${device}, K = ${K}: ${split.toFixed(3)} of the bound, tf32 ${rounded.toFixed(1)}`);
           assert.ok(split <= 1, `${device}, K = ${K}: off by ${split} of the bound`);
@@ -113,20 +149,22 @@ const ENDS = [
   ...[2 ** -113 / 3, 2 ** -126 / 3, 2 ** -149],
 ].map(Math.fround);
 
-for (const [name, tile] of Object.entries(TILES))
+for (const [name, way] of Object.entries(WAYS))
   test(`what f32 gives at the ends of its range, ${name}`, async () => {
     // Each times each, in one of the steps along K: the others add 0.
-    const [n, K, step] = [ENDS.length, 40, 37];
-    const x = { sizes: [n, n, K] as const, a: new Float32Array(n * K), b: new Float32Array(K * n) };
+    const [M, K, step] = [ENDS.length, 40, 37];
+    // The copy engine takes rows of whole words of four.
+    const N = Math.ceil(M / 4) * 4;
+    const x = { sizes: [M, N, K] as const, a: new Float32Array(M * K), b: new Float32Array(K * N) };
     ENDS.forEach((v, i) => {
       x.a[i * K + step] = v;
-      x.b[step * n + i] = v;
+      x.b[step * N + i] = v;
     });
     for (const device of devices) {
-      const c = await productOn(device, x, stagesOf(x, tile, 'tf32x3'));
+      const c = await productOn(device, x, way.stages(problemOf(x), 'tf32x3'));
       for (const [i, v] of ENDS.entries())
         for (const [j, w] of ENDS.entries()) {
-          const [found, wanted] = [c[i * n + j]!, Math.fround(v * w)];
+          const [found, wanted] = [c[i * N + j]!, Math.fround(v * w)];
           const allowed = Math.abs(wanted) * 2 ** -20 + 2 ** -136 * (Math.abs(v) + Math.abs(w)) + 2 ** -149;
           const fits = Number.isFinite(wanted)
             ? Math.abs(found - wanted) <= allowed
@@ -136,20 +174,26 @@ for (const [name, tile] of Object.entries(TILES))
     }
   });
 
+/** The ways to multiply on an H200, or its like of that compute capability. */
+function waysOf(M: number, N: number, K: number, capability = 90): Variant[] {
+  const target = { ...H200, capability };
+  const node = matmul(leaf([M, K], f32), leaf([K, N], f32), 'f32');
+  const io = ioFor(node, [{ data: new Float32Array() }, { data: new Float32Array() }], target, identity);
+  return [...kernelOf(node, target)!.variants!(io, callOf(node).arg)];
+}
+
 test('they are ways to multiply large matrices in f32, where tensor cores are that much faster', () => {
-  const waysOf = (size: number, capability: number, K = 512): string[] => {
-    const target = { ...H200, capability };
-    const node = matmul(leaf([size, K], f32), leaf([K, size], f32), 'f32');
-    const io = ioFor(node, [{ data: new Float32Array() }, { data: new Float32Array() }], target, identity);
-    const found = kernelOf(node, target)!.variants!(io, callOf(node).arg);
-    return [...new Set(found.map((v) => v.name.split('-')[0]!))];
-  };
-  assert.deepEqual(waysOf(1024, 90), ['tf32x3', 'f32']);
+  const kindsOf = (...args: Parameters<typeof waysOf>): string[] => [
+    ...new Set(waysOf(...args).map(({ name }) => /^\w+(-warpgroups)?/.exec(name)![0])),
+  ];
+  assert.deepEqual(kindsOf(1024, 1024, 512), ['tf32x3-warpgroups', 'tf32x3', 'f32']);
+  assert.deepEqual(kindsOf(1024, 1024, 511), ['tf32x3', 'f32'], 'what the copy engine does not take');
+  assert.deepEqual(kindsOf(1024, 1024, 512, 80), ['tf32x3', 'f32'], 'before Hopper');
   for (const [size, capability] of [
     [1024, 89],
     [1024, 75],
     [64, 90],
   ] as const)
-    assert.deepEqual(waysOf(size, capability), ['f32']);
-  assert.deepEqual(waysOf(32, 90, 2 ** 17), ['f32'], 'slim matrices wait for memory');
+    assert.deepEqual(kindsOf(size, size, 512, capability), ['f32']);
+  assert.deepEqual(kindsOf(32, 32, 2 ** 17), ['f32'], 'slim matrices wait for memory');
 });

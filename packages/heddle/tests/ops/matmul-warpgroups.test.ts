@@ -56,13 +56,14 @@ const combined = (dtype: DType, beside: number) =>
     return k.cast(dtype, beside > 1 ? k.alu('sub', [sum, k.cast(f32, x!)]) : sum);
   });
 
-/** @param beside how many matrices like the result the epilogue takes */
-function check(layout: Layout, tile: WarpgroupTile, dtype: DType, beside = 0): void {
+/** @param beside how many matrices like the result the epilogue takes @param split f32 at the accuracy of f32 */
+function check(layout: Layout, tile: WarpgroupTile, dtype: DType, beside = 0, split = false): void {
   const { batches, M, N, K } = layout;
   const p = { ...problemOf(layout), ...(beside > 0 && { finish: combined(dtype, beside) }) };
   assert.ok(suitsWarpgroups(p, dtype));
-  const { kernel, grid, threads } = matmulWarpgroups(p, { ...tile, beside }, dtype, 2);
-  const [x, y] = [values(batches * M * K, 1), values(batches * K * N, 2)];
+  const { kernel, grid, threads } = matmulWarpgroups(p, { ...tile, beside }, dtype, 2, { split });
+  const given = split ? noise : values;
+  const [x, y] = [given(batches * M * K, 1), given(batches * K * N, 2)];
   const stored = (v: Float32Array) => (dtype === f32 ? v : Uint16Array.from(v, toBf16));
   const inParts = tile.splits > 1;
   const size = batches * M * N;
@@ -70,7 +71,8 @@ function check(layout: Layout, tile: WarpgroupTile, dtype: DType, beside = 0): v
   const [first, second] = [1, 2].map((n) => (n <= beside ? values(size, 2 + n) : new Float32Array(size)));
   const taken = [['first', first!] as const, ['second', second!] as const].slice(0, beside);
   const brought = Object.fromEntries(taken.map(([name, v]) => [name, stored(v)]));
-  simulate(kernel, { grid, block: threads }, { a: stored(x), b: stored(y), c: out, ...brought });
+  const again = split ? { x, y } : {};
+  simulate(kernel, { grid, block: threads }, { a: stored(x), b: stored(y), c: out, ...brought, ...again });
   const at = (
     { batchStrides, rowStride, columnStride }: OperandLayout,
     batch: number,
@@ -93,7 +95,10 @@ function check(layout: Layout, tile: WarpgroupTile, dtype: DType, beside = 0): v
     const rounded = (v: number): number => Math.abs(v) * (dtype === f32 ? 2 ** -24 : 2 ** -8);
     // In f32: of value + first, and of that − second.
     const additions = (Math.abs(sum + first![n]!) + Math.abs(wanted)) * 2 ** -23;
+    // What the parts of split operands leave out.
+    const lost = split ? total * 7 * 2 ** -23 : 0;
     const bound =
+      lost +
       total * (K / 8) * 2 ** -24 +
       (inParts || dtype === f32 ? 0 : rounded(sum)) +
       (beside > 0 ? rounded(wanted) + additions : 0);
@@ -165,6 +170,41 @@ test('tf32, two warpgroups by turns, both operands across K', () =>
     { groups: 2, each: 1, columns: 64, ...plain, alternate: true },
     f32,
     1,
+  ));
+for (const [name, transposedA, transposedB] of [
+  ['along K', false, true],
+  ['A across K', true, true],
+  ['B across K', false, false],
+  ['both across K', true, false],
+] as const)
+  for (const [each, columns, level, beside] of [
+    [1, 64, 32, 0],
+    [2, 128, 16, 0],
+    [1, 192, 16, 1],
+  ] as const)
+    test(`split f32, ${name}: ${each} × 64 rows of each warpgroup, ${columns} columns`, () =>
+      check(
+        { batches: 1, M: 200, N: 104, K: 100, transposedA, transposedB },
+        { groups: 2, each, columns, level, ...plain },
+        f32,
+        beside,
+        true,
+      ));
+test('split f32: batches, one warpgroup, fewer steps than a stage has', () =>
+  check(
+    { batches: 3, M: 72, N: 136, K: 20 },
+    { groups: 1, each: 1, columns: 128, ...plain, stages: 3 },
+    f32,
+    0,
+    true,
+  ));
+test('split f32: blocks that share K give parts', () =>
+  check(
+    { batches: 2, M: 72, N: 72, K: 200, transposedB: true },
+    { groups: 2, each: 1, columns: 64, stages: 3, splits: 3 },
+    f32,
+    0,
+    true,
   ));
 test('blocks that share K give parts', () =>
   check(

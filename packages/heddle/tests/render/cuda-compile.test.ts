@@ -38,18 +38,28 @@ const textOf = (overlapped: boolean) =>
   kernels.map((ir) => renderCuda(compile(ir, { ...target, overlapped })));
 const ampere = textOf(false);
 
-/** A product as large networks have it, and one whose epilogue adds two matrices. */
+/** Products as large networks have them, one of which has an epilogue that adds two matrices. */
 function warpgroupProducts() {
   const layout = { offset: 0, batch: [], batchStrides: [], rowStride: 4096, columnStride: 1 };
+  const transposed = { ...layout, rowStride: 1, columnStride: 4096 };
   const p = { batches: 1, M: 4096, N: 4096, K: 4096, a: layout, b: layout, finish: irFunction(([v]) => v!) };
   const add = irFunction(([v, , , , w, x]) => {
     const sum = k.alu('add', [k.cast(f32, v!), k.cast(f32, w!)]);
     return k.cast(bf16, k.alu('add', [sum, k.cast(f32, x!)]));
   });
   const tile = { groups: 2, each: 1, columns: 256, stages: 2, splits: 1 } as const;
+  const across = { ...p, a: transposed, b: layout };
+  const large = { ...tile, each: 2, columns: 128, level: 16, stages: 3 } as const;
+  const split = { split: true };
   return [
     matmulWarpgroups(p, { ...tile, stages: 4 }, bf16, 132),
     matmulWarpgroups({ ...p, finish: add }, { ...tile, beside: 2 }, bf16, 132),
+    // f32 in two parts, along K and across it, with the most sums that registers hold.
+    ...[{ ...p, b: transposed }, across].flatMap((p) => [
+      matmulWarpgroups(p, large, f32, 132, split),
+      matmulWarpgroups(p, { ...tile, columns: 192, level: 16 }, f32, 132, split),
+      matmulWarpgroups(p, { ...tile, columns: 128, splits: 2 }, f32, 132, split),
+    ]),
   ];
 }
 

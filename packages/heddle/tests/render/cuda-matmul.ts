@@ -7,6 +7,7 @@ import type { MatmulTile } from '../../src/ops/matmul/cuda-layout.js';
 import { matmulSum } from '../../src/ops/matmul/cuda-store.js';
 import { matmulTensor } from '../../src/ops/matmul/tensor-core.js';
 import type { TensorTile } from '../../src/ops/matmul/tensor-core-panel.js';
+import { matmulWarpgroups } from '../../src/ops/matmul/warpgroup-product.js';
 import { identity } from '../kernel/harness.js';
 
 const by = (rowStride: number, columnStride: number): OperandLayout => ({
@@ -27,6 +28,19 @@ const large: MatmulTile = {
 const tensor: TensorTile = { warps: [2, 2, 1], each: [2, 4], depth: 32, stages: 3, splits: 1 };
 
 const named = (name: string, { kernel }: { readonly kernel: KernelIr }): KernelIr => ({ ...kernel, name });
+
+/** Only Hopper has it. */
+export const splitByWarpgroups = (): KernelIr =>
+  named(
+    'matmul_tf32x3_warpgroups',
+    matmulWarpgroups(
+      problem(512, 512, 512, true, false),
+      { groups: 2, each: 1, columns: 64, stages: 4, splits: 1 },
+      f32,
+      132,
+      { split: true },
+    ),
+  );
 
 export const matmulKernels = (): readonly KernelIr[] => [
   named('matmul_small', matmulTile(problem(64, 128, 784, true, true), small)),

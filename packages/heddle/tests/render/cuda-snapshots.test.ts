@@ -11,7 +11,7 @@ import { pixelsOf, throughTiles, tileProduct, walked } from '../kernel/hopper-ke
 import { convolutionKernels } from './cuda-convolutions.js';
 import { everyConversion, everyIntrinsic, everyOp } from './cuda-coverage.js';
 import { KERNELS } from './cuda-kernels.js';
-import { matmulKernels } from './cuda-matmul.js';
+import { matmulKernels, splitByWarpgroups } from './cuda-matmul.js';
 
 /** tests/snapshots of the source tree: these tests run from a build folder somewhere in the package. */
 function snapshotFolder(): string {
@@ -35,6 +35,7 @@ for (const ir of [
   throughTiles(64, 32).ir,
   walked(pixelsOf(2)).ir,
   ...matmulKernels().filter(({ name }) => ['matmul_small', 'matmul_tf32', 'matmul_of_bf16'].includes(name)),
+  splitByWarpgroups(),
   ...convolutionKernels(H200).filter(({ name }) => name === 'conv2dDepthwise_conv2d_3_tf32_bf16_0'),
 ]) {
   test(`the CUDA text of ${ir.name} is that of its snapshot`, () => {

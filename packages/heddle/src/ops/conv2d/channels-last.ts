@@ -12,7 +12,7 @@ import type { Target } from '../../kernel/ir/target.js';
 import { finishedAfter } from '../finish-cuda.js';
 import { withWhole } from '../launch-rule.js';
 import { matmulSum } from '../matmul/cuda-store.js';
-import { finishedStage } from '../matmul/warpgroup.js';
+import { warpgroupStage } from '../matmul/warpgroup.js';
 import { ROWS } from '../matmul/warpgroup-layout.js';
 import {
   splitName,
@@ -220,7 +220,7 @@ function byWarpgroups(io: KernelIo, problem: LastProblem, direction: Direction):
       }
       const kernel = convolveWarpgroups({ ...p, sums }, tile, target.units);
       if (tile.splits > 1) return inParts(io, direction, kernel, tile.splits);
-      return [finishedStage(kernel)];
+      return [warpgroupStage(kernel)];
     },
   }));
 }

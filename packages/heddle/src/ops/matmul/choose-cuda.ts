@@ -1,6 +1,6 @@
 /** The matrix products for GPUs, as a choice of the fused op. */
 import { type DType, f32, isHalf } from '../../core/dtype.js';
-import type { KernelChoice, KernelIo, Stage, Variant } from '../../graph/fused-op.js';
+import type { KernelChoice, KernelIo, Stage, StageArgument, Variant } from '../../graph/fused-op.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { finishedAfter } from '../finish-cuda.js';
 import { gridStage } from '../stage.js';
@@ -17,10 +17,17 @@ import { levelOf, matmulTensor } from './tensor-core.js';
 import type { TensorOperand } from './tensor-core-fragments.js';
 import type { TensorTile } from './tensor-core-panel.js';
 import { tensorTiles } from './tensor-core-tiles.js';
-import { finishedStage } from './warpgroup.js';
+import { warpgroupStage } from './warpgroup.js';
 import { ROWS, type WarpgroupTile } from './warpgroup-layout.js';
 import { matmulWarpgroups, suitsWarpgroups, turnedOf } from './warpgroup-product.js';
-import { splitName, WARPGROUPS, warpgroupName, warpgroupTiles, warpgroupWays } from './warpgroup-tiles.js';
+import {
+  operandOf,
+  splitName,
+  WARPGROUPS,
+  warpgroupName,
+  warpgroupTiles,
+  warpgroupWays,
+} from './warpgroup-tiles.js';
 
 /** `f32-64x32x16`: rows, columns and depth of a tile; lanes and elements of each; its warps along K. */
 function nameOf(tile: MatmulTile): string {
@@ -44,10 +51,11 @@ function warpgroupStages(
   p: MatmulProblem,
   tile: WarpgroupTile,
   dtype: DType,
+  split: boolean,
 ): readonly Stage[] {
-  const product = matmulWarpgroups(p, tile, dtype, target.units, output.dtype);
-  if (tile.splits === 1) return [finishedStage(product)];
-  return sumOf(p, product, tile.splits, node.dtype, output.dtype);
+  const product = matmulWarpgroups(p, tile, dtype, target.units, { output: output.dtype, split });
+  if (tile.splits === 1) return [warpgroupStage(product)];
+  return sumOf(p, (parts) => warpgroupStage(product, parts), tile.splits, node.dtype, output.dtype);
 }
 
 /** The launches: the product, and where it comes in parts their sum. */
@@ -58,24 +66,21 @@ function stages(
   tile: Pick<MatmulTile, 'splits' | 'warps'>,
   level: number,
 ): readonly Stage[] {
-  if (!isInParts(p.K, tile, level)) return [gridStage(product, { input: 0 }, { input: 1 }, { output: true })];
-  return sumOf(p, product, tile.splits, node.dtype, output.dtype);
+  const into = (to: StageArgument): Stage => gridStage(product, { input: 0 }, { input: 1 }, to);
+  if (!isInParts(p.K, tile, level)) return [into({ output: true })];
+  return sumOf(p, into, tile.splits, node.dtype, output.dtype);
 }
 
 /** A product of that many parts, and their sum. */
 function sumOf(
   p: MatmulProblem,
-  product: GridKernel,
+  product: (parts: StageArgument) => Stage,
   splits: number,
   dtype: DType,
   output: DType,
 ): readonly Stage[] {
-  const sources = [{ input: 0 }, { input: 1 }] as const;
   const parts = { scratch: 'parts', bytes: 4 * splits * p.batches * p.M * p.N };
-  return [
-    gridStage(product, ...sources, parts),
-    gridStage(matmulSum(p, splits, dtype, output), parts, { output: true }),
-  ];
+  return [product(parts), gridStage(matmulSum(p, splits, dtype, output), parts, { output: true })];
 }
 
 /**
@@ -84,23 +89,22 @@ function sumOf(
  */
 export const FEW = 2 ** 27;
 
-/** By warpgroups. @param dtype of the matrices */
-export function warpgroupVariants(io: KernelIo, p: MatmulProblem, dtype: DType): Variant[] {
-  const sizes = { ...p, dtype, turned: turnedOf(p, dtype) };
+/** By warpgroups. @param dtype of the matrices @param split f32 at the accuracy of f32 */
+export function warpgroupVariants(io: KernelIo, p: MatmulProblem, dtype: DType, split = false): Variant[] {
+  const sizes = { ...p, dtype, split, turned: turnedOf(p, dtype) };
   return warpgroupWays(sizes, warpgroupTiles(sizes, io.target), (tile, sums) => ({
-    name: warpgroupName(tile, dtype),
-    plan: () => warpgroupStages(io, { ...p, sums }, tile, dtype),
+    name: warpgroupName(tile, dtype, split),
+    plan: () => warpgroupStages(io, { ...p, sums }, tile, dtype, split),
   }));
 }
 
 /** An epilogue of many instructions keeps tensor cores waiting: a launch behind the product may take less. */
-const finishedApart = (io: KernelIo): Variant[] =>
+const finishedApart = (io: KernelIo, split: boolean): Variant[] =>
   io.plain
     ? []
-    : finishedAfter(io, (plain) => warpgroupVariants(plain, problemOf(plain), plain.node.dtype).slice(0, 1));
-
-/** What warpgroups multiply matrices of that dtype as. */
-const operandOf = (dtype: DType): TensorOperand => (dtype === f32 ? 'tf32' : (dtype.name as 'f16' | 'bf16'));
+    : finishedAfter(io, (plain) =>
+        warpgroupVariants(plain, problemOf(plain), plain.node.dtype, split).slice(0, 1),
+      );
 
 /**
  * Whether three products of tf32 may take less than one of f32. Slim matrices wait for memory. In data centres tensor cores
@@ -124,19 +128,21 @@ function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
   const hasWarpgroups = (operand: TensorOperand): boolean =>
     io.target.capability === WARPGROUPS &&
     !few &&
-    operand === operandOf(dtype) &&
+    operand === operandOf(dtype, operand === 'tf32x3') &&
     suitsWarpgroups(p, dtype, output);
-  const tensorVariants = (operand: TensorOperand): Variant[] =>
-    hasWarpgroups(operand)
-      ? [...warpgroupVariants(io, p, dtype), ...finishedApart(io), ...warpVariants(operand).slice(0, 2)]
-      : warpVariants(operand);
+  const tensorVariants = (operand: TensorOperand, warps = 4): Variant[] => {
+    if (!hasWarpgroups(operand)) return warpVariants(operand).slice(0, warps);
+    const split = operand === 'tf32x3';
+    const ways = [...warpgroupVariants(io, p, dtype, split), ...finishedApart(io, split)];
+    return [...ways, ...warpVariants(operand).slice(0, 2)];
+  };
   if (isHalf(dtype)) return tensorVariants(dtype.name as 'f16' | 'bf16');
   const plain = matmulTiles(p, io.target, 4).map((tile) => ({
     name: nameOf(tile),
     plan: () => stages(io, p, matmulTile(p, tile), tile, LEVEL.f32),
   }));
   if (precision === 'f32' && !few && splitsPay(p, io.target))
-    return [...tensorVariants('tf32x3').slice(0, 3), ...plain.slice(0, 2)];
+    return [...tensorVariants('tf32x3', 3), ...plain.slice(0, 2)];
   if (precision === 'f32' || io.target.capability < 80) return plain;
   const tensor = tensorVariants(precision);
   return few ? [...plain.slice(0, 3), ...tensor.slice(0, 3)] : tensor;

@@ -22,6 +22,8 @@ export interface WarpgroupTile {
    * Default: none.
    */
   readonly beside?: number;
+  /** Steps along K that tensor cores sum of products of split f32 (warpgroup-split.ts). Default: those of a stage. */
+  readonly level?: number;
 }
 
 /** Bytes of a row of a tile. */
@@ -49,8 +51,10 @@ export interface Turned {
  * Bytes of shared memory: the stages, and for each warpgroup two tiles of sums, and two of each matrix that the epilogue takes
  * beside them.
  */
-export const warpgroupBytes = (tile: WarpgroupTile): number =>
-  (tile.stages * (rowsOf(tile) + tile.columns) + tile.groups * 2 * (1 + (tile.beside ?? 0)) * ROWS) * ROW;
+export const warpgroupBytes = (tile: WarpgroupTile, split = false): number =>
+  (tile.stages * (rowsOf(tile) + (split ? 2 : 1) * tile.columns) +
+    tile.groups * 2 * (1 + (tile.beside ?? 0)) * ROWS) *
+  ROW;
 
 /** How an operand's tiles lie in shared memory, (stage, panel, row, column): all that device functions have to know. */
 export interface OperandTiles {

@@ -2,6 +2,7 @@
  * The pipeline of products by warpgroups (warpgroup.ts): the ring of stages that the copy engine fills, how operands across K are
  * turned in it, and how warpgroups multiply what is there. Device functions.
  */
+import type { DType } from '../../core/dtype.js';
 import type { BufferSchema } from '../../kernel/ir/types.js';
 import type { Memory } from '../../kernel/language/language.js';
 import type { OperandTiles } from './warpgroup-layout.js';
@@ -50,8 +51,12 @@ export interface WarpgroupWork extends ResultWork {
   readonly filled: number;
   readonly a: OperandTiles;
   readonly b: OperandTiles;
-  /** Warps that turn B: the last ones of those that the producer is of. */
+  /** Warps that turn or split B: the last ones of those that the producer is of. */
   readonly turners: number;
+  /** f32 is multiplied in two parts of tf32 (warpgroup-split.ts): so many steps along K at a time, of so many that a term has. */
+  readonly split: boolean;
+  readonly level: number;
+  readonly inner: number;
 }
 
 export interface PipelineContext extends ResultContext {
@@ -62,7 +67,11 @@ export interface PipelineContext extends ResultContext {
   readonly load: typeof load;
   readonly loadA: WarpgroupOperand['load'];
   readonly loadB: WarpgroupOperand['load'];
+  readonly dtype: DType;
+  readonly eachStage: typeof eachStage;
   readonly turn: typeof turn;
+  /** Of warpgroup-split.ts: makes the low parts of B. */
+  splitB(ring: Ring, stage: number, warp: number, context: PipelineContext): void;
   readonly readTurned: typeof readTurned;
   readonly multiply: typeof multiply;
 }
@@ -93,6 +102,33 @@ function eachTile(body: (at: WarpgroupPlace) => void, context: PipelineContext):
   }
 }
 
+/** Calls `body` for each stage along K of each tile of C, with the phase of its mbarriers. */
+function eachStage(
+  body: (stage: number, phase: number, chunk: number, at: WarpgroupPlace) => void,
+  context: PipelineContext,
+): void {
+  const { eachTile, idiv, work } = context;
+  const { stages } = work;
+  let stage = 0;
+  let phase = 0;
+  eachTile((at) => {
+    for (let chunk = at.from; chunk < at.end; chunk++) {
+      body(stage, phase, chunk, at);
+      phase += idiv(stage + 1, stages);
+      stage = (stage + 1) % stages;
+    }
+  }, context);
+}
+
+/** Has all tiles copied, one stage after the other as they are empty: by one thread. */
+function copyStages(a: Memory, b: Memory, ring: Ring, context: PipelineContext): void {
+  const { eachStage, load, waitBarrier } = context;
+  eachStage((stage, phase, chunk, at) => {
+    waitBarrier(ring.empty, stage, phase + 1);
+    load(a, b, ring, stage, chunk, at, context);
+  }, context);
+}
+
 /** Starts to copy the tiles of one stage along K. */
 function load(
   a: Memory,
@@ -114,16 +150,31 @@ function load(
 }
 
 /**
- * The stages in shared memory, and the mbarriers that say which are full, whose B is turned, and which are empty again; and
- * which warpgroup's turn it is to multiply, if they take tiles by turns.
+ * The stages in shared memory, and the mbarriers that say which are full, whose B is turned or split, and which are empty again;
+ * and which warpgroup's turn it is to multiply, if they take tiles by turns, or batches.
  */
 export interface Ring {
   readonly as: Memory;
   readonly bs: Memory;
+  /** The low parts of B, if it is split. */
+  readonly lows: Memory;
   readonly full: Memory;
   readonly turned: Memory;
   readonly empty: Memory;
   readonly order: Memory;
+}
+
+/** The ring, in shared memory. */
+function makeRing({ dtype, mbarriers, sharedTile, work }: PipelineContext): Ring {
+  const { a, b, columns, depth, groups, split, stages, together } = work;
+  const as = sharedTile(dtype, stages, a.panels, a.rows, depth);
+  const bs = sharedTile(dtype, stages, b.panels, b.rows, depth);
+  const lows = split ? sharedTile(dtype, stages, 1, columns, depth) : bs;
+  const full = mbarriers(stages);
+  const empty = mbarriers(stages);
+  const turned = b.turned || split ? mbarriers(stages) : full;
+  const order = together < groups || (split && groups > 1) ? mbarriers(2) : full;
+  return { as, bs, lows, full, turned, empty, order };
 }
 
 /** Says how many arrivals each mbarrier waits for. */
@@ -132,14 +183,14 @@ function initBarriers(
   beside: Beside,
   { initBarrier, work }: PipelineContext,
 ): void {
-  const { b, columnSums, groups, stages, together, turners } = work;
+  const { b, columnSums, groups, split, stages, together, turners } = work;
   for (let s = 0; s < stages; s++) {
     initBarrier(full, s, 1);
     // Of each warp that multiplies them.
     initBarrier(empty, s, together * 4);
-    if (b.turned) initBarrier(turned, s, turners);
+    if (b.turned || split) initBarrier(turned, s, turners);
   }
-  if (together < groups) for (let g = 0; g < groups; g++) initBarrier(order, g, 4);
+  if (together < groups || (split && groups > 1)) for (let g = 0; g < groups; g++) initBarrier(order, g, 4);
   if (work.beside > 0)
     for (let s = 0; s < 2 * groups; s++) {
       initBarrier(beside.full, s, 1);
@@ -153,8 +204,14 @@ function initBarriers(
  * those that eight lanes read or write at a time lie in different banks, and those of half a panel change places with each
  * other.
  */
-function turn(bs: Memory, stage: number, warp: number, context: PipelineContext): void {
-  const { fenceAsync, groupBarrier, idiv, lane, laneId, load4, store4, vec4, warpId, work, WARPS } = context;
+function turn(
+  bs: Memory,
+  stage: number,
+  warp: number,
+  keep: (column: number, k: number, v: number) => void,
+  context: PipelineContext,
+): void {
+  const { groupBarrier, idiv, lane, laneId, load4, vec4, warpId, work, WARPS } = context;
   const down = laneId % 8;
   for (let half = warp; half < 2 * work.b.boxes; half += work.turners) {
     const panel = 32 * idiv(half, 2);
@@ -165,12 +222,28 @@ function turn(bs: Memory, stage: number, warp: number, context: PipelineContext)
     const y = load4(bs, stage, 0, panel + 4 * down + 3, 4 * across);
     groupBarrier(WARPS + warpId, 32);
     for (let i = 0; i < 4; i++) {
-      const row = vec4(lane(v, i), lane(w, i), lane(x, i), lane(y, i));
-      store4(bs, stage, 0, panel + 4 * across + i, 4 * down, row);
+      keep(panel + 4 * across + i, 4 * down, vec4(lane(v, i), lane(w, i), lane(x, i), lane(y, i)));
     }
   }
-  fenceAsync();
-  groupBarrier(WARPS + warpId, 32);
+}
+
+/** Turns B, or splits it, stage by stage: by the last warps of the producer's, which others of them pass over. */
+function prepareStages(ring: Ring, context: PipelineContext): void {
+  const { arrive, eachStage, fenceAsync, groupBarrier, idiv, splitB, store4, threadIdx, turn } = context;
+  const { waitBarrier, warpId, work, THREADS, WARPS } = context;
+  const { b, groups, split, turners } = work;
+  const { bs, full, turned } = ring;
+  const warp = idiv(threadIdx.x - groups * THREADS, 32) - (4 - turners);
+  if ((b.turned || split) && warp >= 0)
+    eachStage((stage, phase, _chunk, _at) => {
+      waitBarrier(full, stage, phase);
+      const keep = (column: number, k: number, v: number) => store4(bs, stage, 0, column, k, v);
+      if (split) splitB(ring, stage, warp, context);
+      else turn(bs, stage, warp, keep, context);
+      fenceAsync();
+      groupBarrier(WARPS + warpId, 32);
+      if (threadIdx.x % 32 === 0) arrive(turned, stage);
+    }, context);
 }
 
 /**
@@ -238,4 +311,7 @@ function multiply(
 }
 
 /** The device functions, as constants of a kernel. */
-export const PIPELINE = { initBarriers, eachTile, lengthOf, load, turn, readTurned, multiply };
+export const PIPELINE = {
+  ...{ makeRing, initBarriers, eachTile, eachStage, lengthOf, copyStages, load, prepareStages, turn },
+  ...{ readTurned, multiply },
+};

@@ -3,6 +3,7 @@ import { type DType, f32 } from '../../core/dtype.js';
 import { tensorMap } from '../../kernel/ir/types.js';
 import type { Memory } from '../../kernel/language/language.js';
 import type { MatmulProblem, OperandLayout } from './cpu.js';
+import { startOf } from './cuda-panel.js';
 import { byWarpgroups, isCopied, type WarpgroupKernel } from './warpgroup.js';
 import {
   depthOf,
@@ -99,11 +100,13 @@ interface OperandSizes {
   /** Of a tile. */
   readonly along: number;
   readonly dtype: DType;
+  /** f32 is split, not rounded. */
+  readonly split?: boolean;
 }
 
 /** A matrix of each batch, or one of all, that lies so. */
 export function matrixOperand(x: OperandLayout, sizes: OperandSizes): WarpgroupOperand {
-  const { batches, size, inner, along, dtype } = sizes;
+  const { batches, size, inner, along, dtype, split = false } = sizes;
   const { k, pitch, batchStride } = alongOf(x, inner, size, dtype)!;
   const batched = batchStride > 0 && batches > 1;
   const [outer, row] = k ? [size, inner] : [inner, size];
@@ -113,7 +116,7 @@ export function matrixOperand(x: OperandLayout, sizes: OperandSizes): WarpgroupO
     strides: [batched ? batchStride : pitch, pitch, 1],
     box: [1, tiles.box, depthOf(dtype)],
     offset: x.offset,
-    tf32: dtype === f32,
+    tf32: dtype === f32 && !split,
   });
   return { schema, tiles, load: loadMatrix };
 }
@@ -181,13 +184,19 @@ export function matmulWarpgroups(
   tile: WarpgroupTile,
   dtype: DType,
   units: number,
-  output?: DType,
+  { output, split = false }: { readonly output?: DType; readonly split?: boolean } = {},
 ): WarpgroupKernel {
   const { M, N, K, batches, finish, sums } = p;
-  const both = { batches, inner: K, dtype };
+  const both = { batches, inner: K, dtype, split };
   const a = matrixOperand(p.a, { ...both, size: M, along: rowsOf(tile) });
   const b = matrixOperand(transposed(p.b), { ...both, size: N, along: tile.columns });
   const result = matrixResult(tile.splits * batches, M, N);
   const problem = { batches, M, N, K, terms: [1], a, b, result, output, finish, sums, functions: {} };
-  return byWarpgroups({ name: 'matmulWarpgroups', ...problem }, tile, dtype, units);
+  if (!split) return byWarpgroups({ name: 'matmulWarpgroups', ...problem }, tile, dtype, units);
+  const plain = {
+    a: { along: p.a.rowStride, inner: p.a.columnStride },
+    b: { along: p.b.columnStride, inner: p.b.rowStride },
+  };
+  const operands = { aStart: startOf(p.a, batches), bStart: startOf(p.b, batches), plain };
+  return byWarpgroups({ name: 'matmulWarpgroupsTf32x3', ...problem, split: operands }, tile, dtype, units);
 }

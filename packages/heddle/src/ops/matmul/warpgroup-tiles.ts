@@ -9,10 +9,11 @@ import { LEVEL } from './cuda-block.js';
 import { MARGIN, sumCycles } from './cuda-tiles.js';
 import { depthOf, rowsOf, type Turned, type WarpgroupTile, warpgroupBytes } from './warpgroup-layout.js';
 
-type BlockShape = Pick<WarpgroupTile, 'groups' | 'each' | 'columns' | 'alternate'>;
+type BlockShape = Pick<WarpgroupTile, 'groups' | 'each' | 'columns' | 'alternate' | 'level'>;
+type Shapes = readonly (readonly [BlockShape, speed: number])[];
 
 /** Warpgroups, blocks of 64 rows of each, and columns; and what share of the tensor cores' speed such a tile reaches. */
-const SHAPES: readonly (readonly [BlockShape, speed: number])[] = [
+const SHAPES: Shapes = [
   [{ groups: 2, each: 1, columns: 256 }, 1],
   [{ groups: 2, each: 2, columns: 128 }, 0.98],
   [{ groups: 2, each: 1, columns: 192 }, 0.95],
@@ -28,12 +29,29 @@ const SHAPES: readonly (readonly [BlockShape, speed: number])[] = [
   [{ groups: 1, each: 1, columns: 64 }, 0.4],
 ];
 
+/**
+ * Of split f32: the sums of a batch take registers, too, and so do both parts of A, of as many steps as there are left for.
+ * Speeds are not fitted yet.
+ */
+const SPLIT_SHAPES: Shapes = [
+  [{ groups: 2, each: 2, columns: 128, level: 16 }, 1],
+  [{ groups: 2, each: 1, columns: 192, level: 16 }, 0.97],
+  [{ groups: 2, each: 1, columns: 128 }, 0.97],
+  [{ groups: 2, each: 2, columns: 64 }, 0.92],
+  [{ groups: 2, each: 1, columns: 64 }, 0.9],
+  [{ groups: 1, each: 1, columns: 128 }, 0.7],
+  [{ groups: 1, each: 2, columns: 64 }, 0.65],
+  [{ groups: 1, each: 1, columns: 64 }, 0.6],
+];
+
 /** Sizes of a product, or of a convolution as one. */
 export interface WarpgroupSizes extends Pick<MatmulProblem, 'batches' | 'M' | 'N' | 'K'> {
   readonly dtype: DType;
   /** Blocks may not share K. Default: they may. */
   readonly whole?: boolean;
   readonly turned: Turned;
+  /** f32 is split (warpgroup-split.ts). Default: it is rounded to tf32. */
+  readonly split?: boolean;
   /** How many matrices like the result the epilogue takes beside the sums. Default: none. */
   readonly beside?: number | undefined;
   /** Sums of columns that the kernel computes besides, if it stores the result whole. Default: none. */
@@ -54,10 +72,10 @@ interface Request extends WarpgroupSizes {
 
 const rule: LaunchRule<Request, RatedTile> = {
   *candidates({ units, limits }, p) {
-    const { M, N, K, alternate = false, batches, beside = 0, dtype, whole } = p;
+    const { M, N, K, alternate = false, batches, beside = 0, dtype, split, whole } = p;
     const depth = depthOf(dtype);
     const chunks = Math.ceil(K / depth);
-    for (const [shape, speed] of SHAPES) {
+    for (const [shape, speed] of split ? SPLIT_SHAPES : SHAPES) {
       const [rows, { columns }] = [rowsOf(shape), shape];
       if ((shape.alternate ?? false) !== alternate) continue;
       // Half a tile at least is in the matrix, unless no smaller one is to be had.
@@ -65,8 +83,8 @@ const rule: LaunchRule<Request, RatedTile> = {
       const tiles = Math.ceil(M / rows) * Math.ceil(N / columns) * batches;
       const stagesWith = (beside: number): number => {
         const none: WarpgroupTile = { ...shape, beside, stages: 0, splits: 1 };
-        const fixed = warpgroupBytes(none);
-        const each = warpgroupBytes({ ...none, stages: 1 }) - fixed;
+        const fixed = warpgroupBytes(none, split);
+        const each = warpgroupBytes({ ...none, stages: 1 }, split) - fixed;
         return Math.min(8, Math.floor((limits.sharedBytesPerBlock - MARGIN - fixed) / each));
       };
       // Long sums need the memory for their stages.
@@ -94,10 +112,13 @@ const rule: LaunchRule<Request, RatedTile> = {
     const depth = depthOf(p.dtype);
     const tiles = Math.ceil(p.M / rows) * Math.ceil(p.N / columns) * p.batches * splits;
     const chunks = Math.ceil(Math.ceil(p.K / depth) / splits);
-    const product = (rows * columns * depth * p.dtype.bytes) / (warpgroup.rate * speed);
-    // Shared memory gives 128 bytes in a cycle: to the copies, to the rows of A once, to B for each 64 of them, and for its turn.
+    const products = p.split ? 3 : 1;
+    const product = (products * rows * columns * depth * p.dtype.bytes) / (warpgroup.rate * speed);
+    // Shared memory gives 128 bytes in a cycle: to the copies, to the rows of A once, to B for each product of 64 of them, and for
+    // its turn and its low parts.
     const { a, b } = p.turned;
-    const moved = a || b ? 2 * rows + (1 + rows / 64 + (b ? 2 : 0)) * columns : 0;
+    const prepared = (b ? 2 : 0) + (p.split ? (b ? 1 : 2) : 0);
+    const moved = a || b || p.split ? 2 * rows + (1 + (products * rows) / 64 + prepared) * columns : 0;
     const { brought, read: readBeside } = warpgroup.beside;
     const [all, ours] = splits > 1 ? [0, 0] : [p.beside ?? 0, tile.beside ?? 0];
     const beside = (ours * brought + (all - ours) * readBeside) * p.dtype.bytes;
@@ -149,12 +170,16 @@ export function warpgroupWays<Way extends Variant>(
 export const splitName = ({ splits }: Pick<WarpgroupTile, 'splits'>): string =>
   splits > 1 ? `-split-k-${splits}` : '';
 
+/** What warpgroups multiply matrices of that dtype as. */
+export const operandOf = (dtype: DType, split = false): string =>
+  dtype === f32 ? (split ? 'tf32x3' : 'tf32') : dtype.name;
+
 /** `bf16-warpgroups-128x256x64`: rows, columns and depth of a tile. */
-export function warpgroupName(tile: WarpgroupTile, dtype: DType): string {
+export function warpgroupName(tile: WarpgroupTile, dtype: DType, split = false): string {
   const each = tile.each > 1 ? `-${tile.groups}x${tile.each}` : '';
   const turns = tile.alternate ? '-by-turns' : '';
-  const operand = dtype === f32 ? 'tf32' : dtype.name;
-  return `${operand}-warpgroups-${rowsOf(tile)}x${tile.columns}x${depthOf(dtype)}${each}${turns}${splitName(tile)}`;
+  const size = `${rowsOf(tile)}x${tile.columns}x${depthOf(dtype)}`;
+  return `${operandOf(dtype, split)}-warpgroups-${size}${each}${turns}${splitName(tile)}`;
 }
 
 /** Compute capability × 10 of Hopper: the only one with wgmma. */

@@ -12,22 +12,24 @@
  *
  * wgmma takes f32 along K only. What lies across it is turned: rows of A on their way to registers, from which wgmma takes a
  * left operand; B where it lies, by the producer's other warps while the stage before is multiplied. Shared memory is what
- * limits such a product, and this way it gives and takes each element of A once, and of B twice more than wgmma reads.
+ * limits such a product, and this way it gives and takes each element of A once, and of B twice more than wgmma reads. f32 at the
+ * accuracy of f32 goes the same ways and is split on them (warpgroup-split.ts).
  */
 import { type DType, f32, i8, i32 } from '../../core/dtype.js';
-import type { ColumnSums, Stage } from '../../graph/fused-op.js';
+import type { ColumnSums, Stage, StageArgument } from '../../graph/fused-op.js';
 import { wgmmaDepth } from '../../kernel/ir/asynchronous.js';
 import type { IrFunction } from '../../kernel/ir/ir-function.js';
-import type { BufferSchema } from '../../kernel/ir/types.js';
+import { type BufferSchema, buffer } from '../../kernel/ir/types.js';
 import { asCast, type Constants, defineKernel } from '../../kernel/language/language.js';
 import { gridStage } from '../stage.js';
 import type { GridKernel } from '../tiled.js';
 import { depthOf, ROW, ROWS, rowsOf, THREADS, togetherOf, type WarpgroupTile } from './warpgroup-layout.js';
 import { PIPELINE, type WarpgroupOperand, type WarpgroupWork } from './warpgroup-pipeline.js';
 import { RESULT, type WarpgroupPlace, type WarpgroupResult } from './warpgroup-result.js';
+import { type PlainOperands, SPLIT_PRODUCTS } from './warpgroup-split.js';
 
-/** Registers of a thread that copies, and of one that multiplies beside another warpgroup: as many as a block has. */
-const REGISTERS = { producer: 40, consumer: 232 } as const;
+/** Registers of a thread that copies, or that splits B, and of one that multiplies beside another warpgroup: as many as a block has. */
+const REGISTERS = { producer: 40, splitter: 48, consumer: 232 } as const;
 
 /** The barrier of the first warp, after those of the warpgroups. */
 const WARPS = 3;
@@ -48,6 +50,8 @@ export interface WarpgroupProblem {
   readonly a: WarpgroupOperand;
   readonly b: WarpgroupOperand;
   readonly result: WarpgroupResult;
+  /** f32 is multiplied at the accuracy of f32 (warpgroup-split.ts): how elements are read one by one. Default: as tf32. */
+  readonly split?: PlainOperands | undefined;
   /** What is stored (default: the operands' dtype). */
   readonly output?: DType | undefined;
   /** The result is parts even where blocks do not share K. Default: false. */
@@ -63,14 +67,17 @@ export interface WarpgroupProblem {
 /** A kernel of warpgroups. Its parameters are A, B, C, and the matrices that the copy engine brings beside the sums. */
 export interface WarpgroupKernel extends GridKernel {
   readonly beside: number;
+  /** It may also read A and B one by one: they are its last two parameters once more. */
+  readonly split: boolean;
 }
 
-/** The launch of a kernel that stores the result. */
-export const finishedStage = (kernel: WarpgroupKernel): Stage =>
+/** The launch of a kernel. @param to where it stores the result, or its parts */
+export const warpgroupStage = (kernel: WarpgroupKernel, to: StageArgument = { output: true }): Stage =>
   gridStage(
     kernel,
-    ...[{ input: 0 }, { input: 1 }, { output: true } as const],
+    ...[{ input: 0 }, { input: 1 }, to],
     ...[0, 1].slice(0, kernel.beside).map((beside) => ({ beside })),
+    ...(kernel.split ? [{ input: 0 }, { input: 1 }] : []),
   );
 
 /**
@@ -96,24 +103,21 @@ export function byWarpgroups(
       ...{ a: a.schema, b: b.schema, c: result.schema(out, [ROWS, work.width]) },
       ...(work.beside > 0 && { first: result.schema(out, [ROWS, work.width]) }),
       ...(work.beside > 1 && { second: result.schema(out, [ROWS, work.width]) }),
-    } as Record<'a' | 'b' | 'c' | 'first' | 'second', BufferSchema>,
+      ...(work.split && { x: buffer(f32), y: buffer(f32) }),
+    } as Record<'a' | 'b' | 'c' | 'first' | 'second' | 'x' | 'y', BufferSchema>,
     (given, context) => {
       const { a, b, c } = given;
-      const { arrive, barrier, idiv, initBarriers, local, mbarriers, sharedTile, threadIdx, u32 } = context;
-      const { lowerRegisters, raiseRegisters, tmaWait, waitBarrier, waitWgmma } = context;
-      const { dtype, eachTile, load, loadBeside, multiply, out, readTurned, storeSums, summed, turn } =
+      const { arrive, barrier, f32, idiv, initBarriers, local, mbarriers, sharedTile, threadIdx, u32 } =
         context;
+      const { lowerRegisters, raiseRegisters, tmaWait, waitBarrier, waitWgmma } = context;
+      const { areFinite, copyStages, eachTile, loadBeside, makeRing, multiply, multiplySplit, out } = context;
+      const { prepareStages, readTurned, storeSums, summed, sumPlainly } = context;
       const { work, REGISTERS, ROWS, THREADS } = context;
-      const { columns, depth, each, groups, stages, step, together, turners, width } = work;
-      const as = sharedTile(dtype, stages, work.a.panels, work.a.rows, depth);
-      const bs = sharedTile(dtype, stages, work.b.panels, work.b.rows, depth);
-      const cs = sharedTile(out, groups, 2, ROWS, width);
-      const full = mbarriers(stages);
-      const empty = mbarriers(stages);
-      const turned = work.b.turned ? mbarriers(stages) : full;
+      const { columns, depth, each, groups, level, split, stages, step, together, width } = work;
+      const ring = makeRing(context);
+      const { as, full, turned, empty, order } = ring;
       const alternate = together < groups;
-      const order = alternate ? mbarriers(2) : full;
-      const ring = { as, bs, full, turned, empty, order };
+      const cs = sharedTile(out, groups, 2, ROWS, width);
       const hasBeside = work.beside > 0;
       const beside = {
         tiles: hasBeside ? sharedTile(out, work.beside * groups, 2, ROWS, width) : cs,
@@ -131,16 +135,8 @@ export function byWarpgroups(
         stage = (stage + count) % stages;
       };
       if (group === groups) {
-        lowerRegisters(REGISTERS.producer);
-        if (threadIdx.x === groups * THREADS) {
-          eachTile((at) => {
-            for (let chunk = at.from; chunk < at.end; chunk++) {
-              waitBarrier(empty, stage, phase + 1);
-              load(a, b, ring, stage, chunk, at, context);
-              goOn(1);
-            }
-          }, context);
-        }
+        lowerRegisters(split ? REGISTERS.splitter : REGISTERS.producer);
+        if (threadIdx.x === groups * THREADS) copyStages(a, b, ring, context);
         // Another warp, which may wait while the first one copies what comes after.
         if (hasBeside && threadIdx.x === groups * THREADS + 32) {
           const second = work.beside > 1 ? given.second : given.first;
@@ -149,42 +145,46 @@ export function byWarpgroups(
             taken += 1;
           }, context);
         }
-        const turner = idiv(threadIdx.x, 32) - (groups + 1) * 4 + turners;
-        if (work.b.turned && turner >= 0)
-          eachTile((at) => {
-            for (let chunk = at.from; chunk < at.end; chunk++) {
-              waitBarrier(full, stage, phase);
-              turn(bs, stage, turner, context);
-              if (threadIdx.x % 32 === 0) arrive(turned, stage);
-              goOn(1);
-            }
-          }, context);
+        prepareStages(ring, context);
       } else {
         // The compiler lets products overlap only where each warpgroup says how many registers it has.
         if (groups === 2) raiseRegisters(REGISTERS.consumer);
         else lowerRegisters(REGISTERS.consumer);
         const isFirstLane = threadIdx.x % 32 === 0;
         const sums = local(summed, each, idiv(columns, 2));
-        const words = local(u32, each * idiv(depth, step), 4);
+        const words = split ? sums : local(u32, each * idiv(depth, step), 4);
+        const own = {
+          batch: split ? local(f32, 1, idiv(columns, 2)) : sums,
+          high: split ? local(u32, idiv(level, step), 4) : words,
+          low: split ? local(u32, idiv(level, step), 4) : words,
+        };
         const sum = (at: WarpgroupPlace) => {
           for (let e = 0; e < each; e++) for (let i = 0; i < idiv(columns, 2); i++) sums[e][i] = 0;
-          // When the other has its last stage: nobody can wait for the phase after the next.
-          if (alternate) waitBarrier(order, group, taken + group + 1);
-          let before = 0;
-          for (let chunk = at.from; chunk < at.end; chunk++) {
-            waitBarrier(full, stage, phase);
-            if (work.a.turned) readTurned(words, sums, as, stage, group, context);
-            if (work.b.turned) waitBarrier(turned, stage, phase);
-            multiply(sums, words, ring, stage, group, context);
-            // The products of the stage before are done.
-            if (!work.a.turned) waitWgmma(sums, 1);
-            if (chunk > at.from && isFirstLane) arrive(empty, before);
-            before = stage;
-            goOn(1);
+          if (split) {
+            for (let chunk = at.from; chunk < at.end; chunk++) {
+              multiplySplit(sums, own, ring, stage, phase, group, context);
+              goOn(1);
+            }
+            if (!areFinite(sums, context)) sumPlainly(given.x, given.y, sums, group, at, context);
+          } else {
+            // When the other has its last stage: nobody can wait for the phase after the next.
+            if (alternate) waitBarrier(order, group, taken + group + 1);
+            let before = 0;
+            for (let chunk = at.from; chunk < at.end; chunk++) {
+              waitBarrier(full, stage, phase);
+              if (work.a.turned) readTurned(words, sums, as, stage, group, context);
+              if (work.b.turned) waitBarrier(turned, stage, phase);
+              multiply(sums, words, ring, stage, group, context);
+              // The products of the stage before are done.
+              if (!work.a.turned) waitWgmma(sums, 1);
+              if (chunk > at.from && isFirstLane) arrive(empty, before);
+              before = stage;
+              goOn(1);
+            }
+            if (alternate && isFirstLane) arrive(order, 1 - group);
+            waitWgmma(sums, 0);
+            if (at.end > at.from && isFirstLane) arrive(empty, before);
           }
-          if (alternate && isFirstLane) arrive(order, 1 - group);
-          waitWgmma(sums, 0);
-          if (at.end > at.from && isFirstLane) arrive(empty, before);
           storeSums(c, sums, cs, beside, group, taken, at, context);
           taken += 1;
         };
@@ -199,11 +199,13 @@ export function byWarpgroups(
       }
     },
     {
-      ...{ ...PIPELINE, ...RESULT, dtype, summed, out, work, REGISTERS, ROWS, THREADS, WARPS },
+      ...{ ...PIPELINE, ...RESULT, ...SPLIT_PRODUCTS },
+      ...{ dtype, summed, out, work, REGISTERS, ROWS, THREADS, WARPS },
       ...{ cast: asCast(dtype === i8 ? summed : dtype), stored: asCast(out), finish: p.finish },
       ...{ term: p.sums?.term ?? p.finish, storeColumnSums: p.sums?.store ?? p.finish },
       ...{
         ...p.functions,
+        ...p.split,
         loadA: a.load,
         loadB: b.load,
         finishAt: result.finishAt,
@@ -218,6 +220,7 @@ export function byWarpgroups(
     threads: (groups + 1) * THREADS,
     sharedBytes: 0,
     beside: work.beside,
+    split: work.split,
   };
 }
 
@@ -249,6 +252,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
   const chunks = Math.ceil(p.K / depth);
   const beside = inParts || !p.result.loadTile ? 0 : (tile.beside ?? 0);
   const lengths = p.terms.map((n) => n * chunks);
+  const filled = Math.min(depth, Math.ceil(p.K / step) * step);
   const levels = inParts ? [] : (p.sums?.levels ?? []);
   return {
     ...tile,
@@ -259,7 +263,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
     band: Math.min(down, 2 ** Math.round(Math.log2(Math.sqrt((units * columns) / rows)))),
     total: down * across * batches * splits,
     share: Math.ceil(Math.max(...lengths) / splits),
-    ...{ step, filled: Math.min(depth, Math.ceil(p.K / step) * step) },
+    ...{ step, filled },
     panels: columns / width,
     a: p.a.tiles,
     b: p.b.tiles,
@@ -268,6 +272,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
     beside,
     ...{ levels, columnSums: levels.flat().length },
     turners: beside > 0 ? 2 : 3,
+    ...{ split: p.split !== undefined, level: Math.min(tile.level ?? depth, filled), inner: p.K },
     together: togetherOf(tile),
     paired: p.a.tiles.turned,
   };
