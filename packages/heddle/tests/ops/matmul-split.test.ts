@@ -19,8 +19,16 @@ import type { WarpgroupTile } from '../../src/ops/matmul/warpgroup-layout.js';
 import { matmulWarpgroups } from '../../src/ops/matmul/warpgroup-product.js';
 import { gridStage } from '../../src/ops/stage.js';
 import { closeDevices, openDevice } from '../../src/runtime/registry.js';
-import { DEVICES } from '../cases/case-runner.js';
-import { identity, ioFor, kernelOf, noise, runInSimulator, runOnDevice } from '../kernel/harness.js';
+import { cudaReason, DEVICES } from '../cases/case-runner.js';
+import {
+  identity,
+  ioFor,
+  kernelOf,
+  noise,
+  runInSimulator,
+  runOnDevice,
+  type Source,
+} from '../kernel/harness.js';
 
 after(closeDevices);
 
@@ -181,6 +189,58 @@ function waysOf(M: number, N: number, K: number, capability = 90): Variant[] {
   const io = ioFor(node, [{ data: new Float32Array() }, { data: new Float32Array() }], target, identity);
   return [...kernelOf(node, target)!.variants!(io, callOf(node).arg)];
 }
+
+/** Elements of the sums that are compared with f64. */
+const COMPARED = 400;
+
+const reason = cudaReason();
+for (const across of ['neither', 'A', 'B', 'both'] as const)
+  test(`cuda: large products by warpgroups, ${across} across K, are as accurate as f32 and have the same bits again`, {
+    skip: reason ? `not run: ${reason}` : false,
+  }, async () => {
+    const device = openDevice('cuda');
+    for (const [M, N, K] of [
+      [600, 544, 520],
+      [256, 512, 9000],
+      // All multiprocessors at once: what is read before its wait is wrong only where products take long.
+      [4096, 768, 1024],
+    ] as const) {
+      const layout = (rows: number, columns: number, turned: boolean): Source['view'] => ({
+        ...{ strides: turned ? [1, rows] : [columns, 1], offset: 0, length: rows * columns },
+      });
+      const a = { data: noise(M * K, 3), view: layout(M, K, across === 'A' || across === 'both')! };
+      // In memory (N, K) is along K.
+      const b = { data: noise(K * N, 4), view: layout(K, N, across === 'neither' || across === 'A')! };
+      const node = matmul(leaf([M, K], f32), leaf([K, N], f32), 'f32');
+      const io = ioFor(node, [a, b], device.target, identity);
+      const ways = kernelOf(node, device.target)!.variants!(io, callOf(node).arg);
+      const ours = ways.filter(({ name }) => name.startsWith('tf32x3-warpgroups'));
+      assert.equal(ours.length > 0, device.target.capability === 90);
+      for (const { name, plan } of ours) {
+        const run = async (): Promise<Float32Array> => {
+          const c = new Float32Array(M * N).fill(Number.NaN);
+          await runOnDevice(device, plan(), [a.data, b.data], c);
+          return c;
+        };
+        const [c, again] = [await run(), await run()];
+        assert.deepEqual(new Uint32Array(again.buffer), new Uint32Array(c.buffer), `${name}: run again`);
+        for (let n = 0; n < COMPARED; n++) {
+          const at = (n * 2_654_435_761) % (M * N);
+          const [i, j] = [Math.floor(at / N), at % N];
+          let [sum, magnitude] = [0, 0];
+          for (let k = 0; k < K; k++) {
+            const [u, v] = [a.view.strides, b.view.strides];
+            const product = a.data[i * u[0]! + k * u[1]!]! * b.data[k * v[0]! + j * v[1]!]!;
+            sum += product;
+            magnitude += Math.abs(product);
+          }
+          // Of batches of 32 steps, and of parts of K.
+          const bound = (48 * 2 ** -23 + (K / 32 + 64) * 2 ** -24) * magnitude;
+          assert.ok(Math.abs(c[at]! - sum) <= bound, `${name} of ${M} × ${N} × ${K}: (${i}, ${j})`);
+        }
+      }
+    }
+  });
 
 test('they are ways to multiply large matrices in f32, where tensor cores are that much faster', () => {
   const kindsOf = (...args: Parameters<typeof waysOf>): string[] => [

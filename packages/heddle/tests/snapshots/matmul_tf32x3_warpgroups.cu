@@ -1,7 +1,7 @@
 struct alignas(8) f32x2 { float x, y; };
 __device__ inline int index_below(unsigned i, unsigned end) { __builtin_assume(i < end); return i; }
 __device__ __forceinline__ void init_barrier(unsigned long long* barrier, unsigned arrivals) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\nfence.mbarrier_init.release.cluster;" :: "r"((unsigned)__cvta_generic_to_shared(barrier)), "r"(arrivals) : "memory"); }
-__device__ __forceinline__ void lower_registers_48() { asm volatile("setmaxnreg.dec.sync.aligned.u32 48;" ::: "memory"); }
+__device__ __forceinline__ void lower_registers_56() { asm volatile("setmaxnreg.dec.sync.aligned.u32 56;" ::: "memory"); }
 __device__ inline int wrap_mul(int a, int b) { return (int)((unsigned int)a * (unsigned int)b); }
 __device__ inline int wrap_sub(int a, int b) { return (int)((unsigned int)a - (unsigned int)b); }
 __device__ inline int mod(int a, int b) { return b == 0 || b == -1 ? 0 : a % b; }
@@ -29,7 +29,7 @@ __device__ inline float round_tf32(float f) {
  }
 __device__ __forceinline__ void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 __device__ __forceinline__ void arrive(unsigned long long* barrier) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"((unsigned)__cvta_generic_to_shared(barrier)) : "memory"); }
-__device__ __forceinline__ void raise_registers_232() { asm volatile("setmaxnreg.inc.sync.aligned.u32 232;" ::: "memory"); }
+__device__ __forceinline__ void raise_registers_224() { asm volatile("setmaxnreg.inc.sync.aligned.u32 224;" ::: "memory"); }
 struct alignas(16) u32x4 { unsigned x, y, z, w; };
 __device__ inline u32x4 load_matrix_4(const void* row) {
   u32x4 r;
@@ -114,8 +114,8 @@ extern "C" __global__ void matmul_tf32x3_warpgroups(const __grid_constant__ Tens
   int taken = 0;
   // if (group === groups) {
   if (group == 2) {
-    // lowerRegisters(split ? REGISTERS.splitter : REGISTERS.producer);
-    lower_registers_48();
+    // lowerRegisters(REGISTERS.producer);
+    lower_registers_56();
     // if (threadIdx.x === groups * THREADS) copyStages(a, b, ring, context);
     if (index_below(threadIdx.x, 1024) == 256) {
       // let stage = 0;
@@ -297,7 +297,7 @@ extern "C" __global__ void matmul_tf32x3_warpgroups(const __grid_constant__ Tens
     }
   } else {
     // if (groups === 2) raiseRegisters(REGISTERS.consumer);
-    raise_registers_232();
+    raise_registers_224();
     // const isFirstLane = threadIdx.x % 32 === 0;
     const bool isFirstLane = index_below(threadIdx.x, 1024) % 32 == 0;
     // let number = 0;

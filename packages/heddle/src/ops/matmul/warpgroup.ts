@@ -28,8 +28,12 @@ import { PIPELINE, type WarpgroupOperand, type WarpgroupWork } from './warpgroup
 import { RESULT, type WarpgroupPlace, type WarpgroupResult } from './warpgroup-result.js';
 import { type PlainOperands, SPLIT_PRODUCTS } from './warpgroup-split.js';
 
-/** Registers of a thread that copies, or that splits B, and of one that multiplies beside another warpgroup: as many as a block has. */
-const REGISTERS = { producer: 40, splitter: 48, consumer: 232 } as const;
+/**
+ * Registers of a thread that copies, or splits B, and of one that multiplies beside another warpgroup. Together they are what
+ * three warpgroups have at the start, 168 each: `raiseRegisters` waits until others have left as many as it takes.
+ */
+const REGISTERS = { producer: 40, consumer: 232 } as const;
+const SPLIT_REGISTERS = { producer: 56, consumer: 224 } as const;
 
 /** The barrier of the first warp, after those of the warpgroups. */
 const WARPS = 3;
@@ -135,7 +139,7 @@ export function byWarpgroups(
         stage = (stage + count) % stages;
       };
       if (group === groups) {
-        lowerRegisters(split ? REGISTERS.splitter : REGISTERS.producer);
+        lowerRegisters(REGISTERS.producer);
         if (threadIdx.x === groups * THREADS) copyStages(a, b, ring, context);
         // Another warp, which may wait while the first one copies what comes after.
         if (hasBeside && threadIdx.x === groups * THREADS + 32) {
@@ -200,7 +204,7 @@ export function byWarpgroups(
     },
     {
       ...{ ...PIPELINE, ...RESULT, ...SPLIT_PRODUCTS },
-      ...{ dtype, summed, out, work, REGISTERS, ROWS, THREADS, WARPS },
+      ...{ dtype, summed, out, work, REGISTERS: p.split ? SPLIT_REGISTERS : REGISTERS, ROWS, THREADS, WARPS },
       ...{ cast: asCast(dtype === i8 ? summed : dtype), stored: asCast(out), finish: p.finish },
       ...{ term: p.sums?.term ?? p.finish, storeColumnSums: p.sums?.store ?? p.finish },
       ...{
