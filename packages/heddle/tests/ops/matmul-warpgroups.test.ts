@@ -27,23 +27,41 @@ interface Layout {
   /** Stored as (K, M), and as (N, K). */
   readonly transposedA?: boolean;
   readonly transposedB?: boolean;
+  /** Matrices of so many batches lie beside each other, in the rows of one: heads of attention. */
+  readonly heads?: number;
+  /** All heads of a batch have one B. */
+  readonly sharedB?: boolean;
 }
 
 /** A matrix of each batch, as (rows, columns) or the other way round. */
-const layoutOf = (batches: number, rows: number, columns: number, transposed = false): OperandLayout => ({
-  offset: 0,
-  batch: [batches],
-  batchStrides: [batches > 1 ? rows * columns : 0],
-  rowStride: transposed ? 1 : columns,
-  columnStride: transposed ? rows : 1,
-});
+function layoutOf(
+  { batches, heads = 1 }: Layout,
+  rows: number,
+  columns: number,
+  transposed = false,
+  shared = false,
+): OperandLayout {
+  const [length, width] = transposed ? [columns, rows] : [rows, columns];
+  const own = shared ? 1 : heads;
+  const pitch = own * width;
+  return {
+    offset: 0,
+    batch: [batches / heads, heads],
+    batchStrides: [batches > heads ? length * pitch : 0, own > 1 ? width : 0],
+    rowStride: transposed ? 1 : pitch,
+    columnStride: transposed ? pitch : 1,
+  };
+}
 
-const problemOf = ({ batches, M, N, K, transposedA, transposedB }: Layout): MatmulProblem => ({
-  ...{ batches, M, N, K },
-  a: layoutOf(batches, M, K, transposedA),
-  b: layoutOf(batches, K, N, transposedB),
-  finish: irFunction(([v]) => v!),
-});
+function problemOf(layout: Layout): MatmulProblem {
+  const { batches, M, N, K, transposedA, transposedB, sharedB } = layout;
+  return {
+    ...{ batches, M, N, K },
+    a: layoutOf(layout, M, K, transposedA),
+    b: layoutOf(layout, K, N, transposedB, sharedB),
+    finish: irFunction(([v]) => v!),
+  };
+}
 
 /** Numbers that bf16 and tf32 have, by place in memory. */
 const values = (count: number, seed: number): Float32Array =>
@@ -73,12 +91,12 @@ function check(layout: Layout, tile: WarpgroupTile, dtype: DType, beside = 0, sp
   const brought = Object.fromEntries(taken.map(([name, v]) => [name, stored(v)]));
   const again = split ? { x, y } : {};
   simulate(kernel, { grid, block: threads }, { a: stored(x), b: stored(y), c: out, ...brought, ...again });
-  const at = (
-    { batchStrides, rowStride, columnStride }: OperandLayout,
-    batch: number,
-    i: number,
-    j: number,
-  ) => batch * batchStrides[0]! + i * rowStride + j * columnStride;
+  const { heads = 1 } = layout;
+  const at = (x: OperandLayout, batch: number, i: number, j: number) =>
+    Math.floor(batch / heads) * x.batchStrides[0]! +
+    (batch % heads) * x.batchStrides[1]! +
+    i * x.rowStride +
+    j * x.columnStride;
   for (let n = 0; n < size; n++) {
     const [batch, i, j] = [Math.floor(n / (M * N)), Math.floor(n / N) % M, n % N];
     let [sum, total] = [0, 0];
@@ -190,6 +208,22 @@ for (const [name, transposedA, transposedB] of [
         beside,
         true,
       ));
+for (const [name, layout, dtype] of [
+  ['along K', { batches: 6, M: 72, N: 72, K: 40, transposedB: true }, bf16],
+  ['across K', { batches: 6, M: 72, N: 72, K: 40, transposedA: true }, bf16],
+  ['across K, turned', { batches: 6, M: 40, N: 36, K: 36, transposedA: true }, f32],
+  ['one B of all heads', { batches: 6, M: 72, N: 72, K: 40, sharedB: true }, bf16],
+] as const)
+  test(`heads beside each other, ${name}`, () =>
+    check({ ...layout, heads: 3 }, { groups: 1, each: 1, columns: 64, ...plain }, dtype));
+test('split f32: heads beside each other', () =>
+  check(
+    { batches: 6, M: 40, N: 36, K: 36, heads: 3 },
+    { groups: 1, each: 1, columns: 64, ...plain },
+    f32,
+    0,
+    true,
+  ));
 test('split f32: batches, one warpgroup, fewer steps than a stage has', () =>
   check(
     { batches: 3, M: 72, N: 136, K: 20 },
@@ -290,6 +324,8 @@ test('what the copy engine does not take is left to other kernels', () => {
   assert.equal(suits({ batches: 1, M: 64, N: 64, K: 60 }, bf16), false, 'rows of 120 bytes');
   assert.equal(suits({ batches: 1, M: 64, N: 60, K: 64 }, bf16), false, 'columns of 120 bytes');
   assert.equal(suits({ batches: 1, M: 64, N: 64, K: 60, transposedB: true }, f32), true);
+  assert.equal(suits({ batches: 6, M: 64, N: 64, K: 64, heads: 3 }, bf16), true);
+  assert.equal(suits({ batches: 6, M: 64, N: 64, K: 60, heads: 3 }, bf16), false, 'heads of 120 bytes');
 });
 
 const reason = cudaReason();

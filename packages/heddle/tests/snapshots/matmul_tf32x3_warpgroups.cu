@@ -156,13 +156,33 @@ extern "C" __global__ void matmul_tf32x3_warpgroups(const __grid_constant__ Tens
           const int k = wrap_mul(chunk, 32);
           // arriveExpect(full, stage, (rows + columns) * 128);
           arrive_expect(full + stage_2, 24576);
-          // if (alongK) tmaLoad(to, stage, 0, 0, 0, from, of, along, k, full, stage);
-          tma_load_3d(as + ((((stage_2) * 1 + 0) * 128 + 0) * 32 + 0) * 4, a, full + stage_2, k, row, 0);
-          // for (let i = 0; i < boxes; i++)
+          // for (let i = 0; i < boxes; i++) {
+          #pragma unroll
+          for (int i = 0; i < 1; i++) {
+            // const panel = i * apart[0];
+            const int panel = wrap_mul(i, 1);
+            // const row = i * apart[1];
+            const int row_1 = wrap_mul(i, 0);
+            // const y = alongK ? along : k;
+            const int y_1 = row;
+            // const x = alongK ? k : along + i * work.depth;
+            const int x_1 = k;
+            // else tmaLoad(to, stage, panel, row, 0, from, of, y, x, full, stage);
+            tma_load_3d(as + ((((stage_2) * 1 + panel) * 128 + row_1) * 32 + 0) * 4, a, full + stage_2, x_1, y_1, 0);
+          }
+          // for (let i = 0; i < boxes; i++) {
           #pragma unroll
           for (int i = 0; i < 2; i++) {
-            // tmaLoad(to, stage, i * apart[0], i * apart[1], 0, from, of, k, along + i * work.depth, full, stage);
-            tma_load_3d(bs + ((((stage_2) * 1 + wrap_mul(i, 0)) * 64 + wrap_mul(i, 32)) * 32 + 0) * 4, b, full + stage_2, wrap_add(column, wrap_mul(i, 32)), k, 0);
+            // const panel = i * apart[0];
+            const int panel = wrap_mul(i, 0);
+            // const row = i * apart[1];
+            const int row_1 = wrap_mul(i, 32);
+            // const y = alongK ? along : k;
+            const int y_1 = k;
+            // const x = alongK ? k : along + i * work.depth;
+            const int x_1 = wrap_add(column, wrap_mul(i, 32));
+            // else tmaLoad(to, stage, panel, row, 0, from, of, y, x, full, stage);
+            tma_load_3d(bs + ((((stage_2) * 1 + panel) * 64 + row_1) * 32 + 0) * 4, b, full + stage_2, x_1, y_1, 0);
           }
           // phase += idiv(stage + 1, stages);
           phase_1 = wrap_add(phase_1, wrap_add(stage_1, 1) / 4);

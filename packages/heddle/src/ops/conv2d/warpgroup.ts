@@ -215,7 +215,7 @@ function pixelOperand(p: LastProblem, taps: Taps, k: boolean, along: number, pit
     const [rowStride, columnStride] = k ? [p.inputs, 1] : [1, p.inputs];
     const layout = { offset: p.imageOffset, batch: [], batchStrides: [], rowStride, columnStride };
     const [size, inner] = k ? [pixels, p.inputs] : [p.inputs, pixels];
-    return matrixOperand(layout, { batches: 1, size, inner, along, dtype });
+    return matrixOperand(layout, { size, inner, along, dtype });
   }
   const tiles: PixelTiles = { ...tilesOf(k, along, dtype), taps, pitch };
   const schema = tensorMap(dtype, pixelMap(p, taps, [tiles.box, depthOf(dtype)]));
@@ -465,7 +465,7 @@ export function convolveWeightWarpgroups(p: LastProblem, tile: WarpgroupTile, un
   const layout = { offset: secondOffset, batch: [], batchStrides: [], rowStride: 1, columnStride: outputs };
   const problem = {
     ...{ name: 'conv2dWeightWarpgroups', batches: 1, M, N, K, terms: [1], parts: true },
-    a: matrixOperand(layout, { batches: 1, size: M, inner: K, along: rowsOf(tile), dtype }),
+    a: matrixOperand(layout, { size: M, inner: K, along: rowsOf(tile), dtype }),
     b: pixelOperand(p, tapsOf(p), false, tile.columns, pitch),
     result: tapResult(p, tile.splits, pitch),
     finish: p.finish,

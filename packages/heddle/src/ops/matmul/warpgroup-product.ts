@@ -16,39 +16,46 @@ import {
 import type { OperandStart, PipelineContext, WarpgroupOperand } from './warpgroup-pipeline.js';
 import type { MatrixPlace, SumsTile, WarpgroupPlace, WarpgroupResult } from './warpgroup-result.js';
 
+/** Batches along one dimension, and elements from one to the next: 0 if all are the same. */
+interface BatchAxis {
+  readonly size: number;
+  readonly stride: number;
+}
+
 /** How an operand lies for the copy engine: along K, or along its rows; undefined if it does not take it. */
 interface Along {
   readonly k: boolean;
   readonly pitch: number;
-  /** Elements from a batch to the next, 0 if all are the same. */
-  readonly batchStride: number;
+  readonly batches: readonly BatchAxis[];
 }
+
+/** Dimensions of batches that the copy engine takes beside a matrix: those of a batch's heads are two. */
+const BATCH_AXES = 2;
 
 /** @param size rows of the operand: of A, or columns of B */
 function alongOf(x: OperandLayout, inner: number, size: number, dtype: DType): Along | undefined {
   const batches = collapsed(x);
-  if (batches === undefined) return undefined;
   const aligned = (n: number): boolean => (n * dtype.bytes) % 16 === 0;
-  if (!aligned(batches) || !aligned(x.offset)) return undefined;
+  if (batches.length > BATCH_AXES || !batches.every(({ stride }) => aligned(stride)) || !aligned(x.offset))
+    return undefined;
   const lies = (step: number, pitch: number, along: number): boolean =>
     (step === 1 || along === 1) && pitch > 0 && aligned(pitch);
-  if (lies(x.columnStride, x.rowStride, inner)) return { k: true, pitch: x.rowStride, batchStride: batches };
-  if (lies(x.rowStride, x.columnStride, size))
-    return { k: false, pitch: x.columnStride, batchStride: batches };
+  if (lies(x.columnStride, x.rowStride, inner)) return { k: true, pitch: x.rowStride, batches };
+  if (lies(x.rowStride, x.columnStride, size)) return { k: false, pitch: x.columnStride, batches };
   return undefined;
 }
 
-/** The stride of all leading dimensions as one; undefined if they are not one. */
-function collapsed({ batch, batchStrides }: OperandLayout): number | undefined {
-  let [stride, next] = [0, 0];
-  for (let d = batch.length - 1; d >= 0; d--) {
-    if (batch[d] === 1) continue;
-    if (next === 0) stride = batchStrides[d]!;
-    else if (batchStrides[d] !== next) return undefined;
-    next = batchStrides[d]! * batch[d]!;
-    if (stride === 0 && next !== 0) return undefined;
+/** The leading dimensions, as few as their strides allow. */
+function collapsed({ batch, batchStrides }: OperandLayout): readonly BatchAxis[] {
+  const axes: BatchAxis[] = [];
+  for (const [d, size] of batch.entries()) {
+    if (size === 1) continue;
+    const stride = batchStrides[d]!;
+    const before = axes.at(-1);
+    if (before?.stride === stride * size) axes[axes.length - 1] = { size: before.size * size, stride };
+    else axes.push({ size, stride });
   }
-  return stride;
+  return axes;
 }
 
 /** B with rows and columns exchanged. */
@@ -72,28 +79,35 @@ export const turnedOf = (p: MatmulProblem, dtype: DType): Turned => ({
 
 /** A matrix of each batch. */
 interface MatrixTiles extends OperandTiles {
-  readonly batched: boolean;
+  /** Batches along the inner one of two dimensions, if there are two. */
+  readonly inner: number;
+  /** Whether batches along the outer dimension, and the inner one, have a matrix of their own. */
+  readonly own: readonly [outer: boolean, inner: boolean];
 }
 
 /** Starts to copy the tiles of one stage of a matrix, (batch, row, column). */
 export function loadMatrix(
   to: Memory,
   from: Memory,
-  { apart, batched, boxes, k: alongK }: MatrixTiles,
+  { apart, boxes, inner, k: alongK, own }: MatrixTiles,
   { batch, along, k }: OperandStart,
   full: Memory,
   stage: number,
-  { tmaLoad, work }: PipelineContext,
+  { idiv, tmaLoad, work }: PipelineContext,
 ): void {
-  const of = batched ? batch : 0;
-  if (alongK) tmaLoad(to, stage, 0, 0, 0, from, of, along, k, full, stage);
-  else
-    for (let i = 0; i < boxes; i++)
-      tmaLoad(to, stage, i * apart[0], i * apart[1], 0, from, of, k, along + i * work.depth, full, stage);
+  const of = own[0] ? idiv(batch, inner) : 0;
+  const within = own[1] ? batch % inner : 0;
+  for (let i = 0; i < boxes; i++) {
+    const panel = i * apart[0];
+    const row = i * apart[1];
+    const y = alongK ? along : k;
+    const x = alongK ? k : along + i * work.depth;
+    if (inner > 1) tmaLoad(to, stage, panel, row, 0, from, of, within, y, x, full, stage);
+    else tmaLoad(to, stage, panel, row, 0, from, of, y, x, full, stage);
+  }
 }
 
 interface OperandSizes {
-  readonly batches: number;
   /** Rows of A, columns of B. */
   readonly size: number;
   readonly inner: number;
@@ -106,15 +120,17 @@ interface OperandSizes {
 
 /** A matrix of each batch, or one of all, that lies so. */
 export function matrixOperand(x: OperandLayout, sizes: OperandSizes): WarpgroupOperand {
-  const { batches, size, inner, along, dtype, split = false } = sizes;
-  const { k, pitch, batchStride } = alongOf(x, inner, size, dtype)!;
-  const batched = batchStride > 0 && batches > 1;
+  const { size, inner, along, dtype, split = false } = sizes;
+  const { k, pitch, batches } = alongOf(x, inner, size, dtype)!;
+  const [first = { size: 1, stride: 0 }, second] = batches;
+  const own = [first.stride > 0, second !== undefined && second.stride > 0] as const;
   const [outer, row] = k ? [size, inner] : [inner, size];
-  const tiles: MatrixTiles = { ...tilesOf(k, along, dtype), batched };
+  const tiles: MatrixTiles = { ...tilesOf(k, along, dtype), inner: second?.size ?? 1, own };
+  const leading = second ? [first, second] : [first];
   const schema = tensorMap(dtype, {
-    sizes: [batched ? batches : 1, outer, row],
-    strides: [batched ? batchStride : pitch, pitch, 1],
-    box: [1, tiles.box, depthOf(dtype)],
+    sizes: [...leading.map(({ size }, n) => (own[n] ? size : 1)), outer, row],
+    strides: [...leading.map(({ stride }) => stride || pitch), pitch, 1],
+    box: [...leading.map(() => 1), tiles.box, depthOf(dtype)],
     offset: x.offset,
     tf32: dtype === f32 && !split,
   });
@@ -187,7 +203,7 @@ export function matmulWarpgroups(
   { output, split = false }: { readonly output?: DType; readonly split?: boolean } = {},
 ): WarpgroupKernel {
   const { M, N, K, batches, finish, sums } = p;
-  const both = { batches, inner: K, dtype, split };
+  const both = { inner: K, dtype, split };
   const a = matrixOperand(p.a, { ...both, size: M, along: rowsOf(tile) });
   const b = matrixOperand(transposed(p.b), { ...both, size: N, along: tile.columns });
   const result = matrixResult(tile.splits * batches, M, N);
