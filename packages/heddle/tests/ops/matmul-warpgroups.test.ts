@@ -9,12 +9,14 @@ import * as k from '../../src/kernel/ir/ir.js';
 import { irFunction } from '../../src/kernel/ir/ir-function.js';
 import { H200 } from '../../src/kernel/ir/target.js';
 import { buffer } from '../../src/kernel/ir/types.js';
+import { compile } from '../../src/kernel/passes/pipeline.js';
 import type { MatmulProblem, OperandLayout } from '../../src/ops/matmul/cpu.js';
 import { LEVEL } from '../../src/ops/matmul/cuda-block.js';
 import { matmulSum } from '../../src/ops/matmul/cuda-store.js';
 import type { WarpgroupTile } from '../../src/ops/matmul/warpgroup-layout.js';
 import { matmulWarpgroups, suitsWarpgroups } from '../../src/ops/matmul/warpgroup-product.js';
 import { warpgroupTiles } from '../../src/ops/matmul/warpgroup-tiles.js';
+import { renderCuda } from '../../src/render/cuda/render.js';
 import { simulate } from '../../src/runtime/sim/launch.js';
 import { cudaReason } from '../cases/case-runner.js';
 import { noise } from '../kernel/harness.js';
@@ -326,6 +328,20 @@ test('what the copy engine does not take is left to other kernels', () => {
   assert.equal(suits({ batches: 1, M: 64, N: 64, K: 60, transposedB: true }, f32), true);
   assert.equal(suits({ batches: 6, M: 64, N: 64, K: 64, heads: 3 }, bf16), true);
   assert.equal(suits({ batches: 6, M: 64, N: 64, K: 60, heads: 3 }, bf16), false, 'heads of 120 bytes');
+});
+
+test('warpgroups raise their registers to no more than others leave: they would wait for ever', () => {
+  const tile = { groups: 2, each: 1, columns: 128, stages: 3, splits: 1 } as const;
+  for (const split of [false, true]) {
+    const p = problemOf({ batches: 1, M: 256, N: 256, K: 256 });
+    const { kernel, threads } = matmulWarpgroups(p, tile, f32, 132, { split });
+    const text = renderCuda(compile(kernel, H200), { maxThreads: threads });
+    const registers = (call: string): number =>
+      Number(new RegExp(`${call}_registers_(\\d+)\\(\\);`).exec(text)![1]);
+    // A multiple of 8 for each thread, before and after.
+    const atStart = Math.floor(H200.limits.registersPerMultiprocessor / threads / 8) * 8;
+    assert.ok(registers('lower') + 2 * registers('raise') <= 3 * atStart, `split: ${split}`);
+  }
 });
 
 const reason = cudaReason();
