@@ -81,6 +81,15 @@ def tail_fit(c, end, terms):
     return remez(value, lambda u: 1 / value(u), -1, (mpf(end) - c) / (mpf(end) + c), terms, grid=800)
 
 
+# Φ(−t)/φ(t) = v·P(v) with v = 1/(1 + p·t), t from 0 to where φ(t) is 0 in f32; the error relative to it, and what is beyond
+# `near` counts an eighth.
+def ratio_fit(p, near, end, terms):
+    time = lambda v: (1 / v - 1) / p
+    ratio = lambda t: erfc(t / sqrt(2)) * exp(t * t / 2) * sqrt(pi / 2)
+    weight = lambda v: v / ratio(time(v)) / (8 if time(v) > near else 1)
+    return remez(lambda v: ratio(time(v)) / v, weight, 1 / (1 + p * mpf(end)), 1, terms, grid=800)
+
+
 def parts(x, bits, count):
     """`count` numbers of so many bits, and what is left."""
     out = []
@@ -98,6 +107,7 @@ if __name__ == "__main__":
     show("f64 far erf", 19, far_fit(6, 19))
     show("f32 tail", 10, tail_fit(4, 14.5, 10))
     show("f64 tail", 23, tail_fit(5, 39, 23))
+    show("f32 tail ratio", 6, ratio_fit(mpf("0.3"), mpf("5.6"), mpf("14.4"), 6))
     mp.prec = 1400
     print("halfPi, f32:", parts(pi / 2, 11, 4))
     print("halfPi, f64:", parts(pi / 2, 33, 3))

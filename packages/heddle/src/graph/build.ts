@@ -16,7 +16,7 @@ import {
 } from '../core/dtype.js';
 import { DTypeError, InternalError, ShapeError } from '../core/errors.js';
 import { broadcastShapes, formatShape, type Shape, sameShape, sizeOf } from '../core/shape.js';
-import { convert, OPS, type OpRecord, type Scalar, type ScalarOp } from '../kernel/ir/ops.js';
+import { convert, FOR_HALVES, OPS, type OpRecord, type Scalar, type ScalarOp } from '../kernel/ir/ops.js';
 import type { FusedOp } from './fused-op.js';
 import {
   argOf,
@@ -115,9 +115,11 @@ export function map(op: ScalarOp, ...sources: GraphNode[]): GraphNode {
       `[${op}] takes ${record.operands} operands, got ${dtype.name}. Convert with .cast(f32), .cast(i32)…`,
     );
   if (isHalf(dtype)) {
-    const wide = map(op, ...sources.map((s) => cast(s, f32)));
-    return record.result === 'bool' ? wide : cast(wide, dtype);
+    if (record.result === 'bool') return map(op, ...sources.map(wide));
+    return widened((...src) => map(op, ...src), ...(sources as [GraphNode, ...GraphNode[]]));
   }
+  const half = forHalves && dtype === f32 ? FOR_HALVES[op] : undefined;
+  if (half) return map(half, ...sources);
   const src = broadcast(op, ...sources);
   const simple = simplified(op, src);
   return simple ?? make('map', src[0]!.shape, record.result === 'bool' ? bool : dtype, src, { op });
@@ -181,13 +183,30 @@ export const neg = (a: GraphNode): GraphNode => map('neg', a);
 /** f32 of 16-bit floats, others as they are. */
 export const wide = (x: GraphNode): GraphNode => (isHalf(x.dtype) ? cast(x, f32) : x);
 
-/** `compute` of values that are f32 if they are 16-bit floats, rounded once, at the end. */
+/** Whether what is computed now is rounded to 16 bits, so that functions need no more digits. */
+let forHalves = false;
+
+function roundedToHalves<T>(compute: () => T): T {
+  const before = forHalves;
+  forHalves = true;
+  try {
+    return compute();
+  } finally {
+    forHalves = before;
+  }
+}
+
+/** `compute` of values that are f32 if they are 16-bit floats, rounded once, at the end: with functions of `FOR_HALVES`. */
 export function widened(
   compute: (...src: GraphNode[]) => GraphNode,
   ...src: readonly [GraphNode, ...GraphNode[]]
 ): GraphNode {
   const { dtype } = src[0];
-  return isHalf(dtype) ? cast(compute(...src.map(wide)), dtype) : compute(...src);
+  if (!isHalf(dtype)) return compute(...src);
+  return cast(
+    roundedToHalves(() => compute(...src.map(wide))),
+    dtype,
+  );
 }
 
 // ── reductions ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -65,6 +65,8 @@ const SCALAR_RULES = {
   normcdf: (g, _y, x) => [
     b.mul(g, b.mul(gaussian(b.mul(b.mul(x!, x!), b.like(x!, 0.5))), b.like(x!, 1 / Math.sqrt(2 * Math.PI)))),
   ],
+  normpdf16: (g, y, x) => [b.neg(b.mul(g, b.mul(x!, y)))],
+  normcdf16: (g, _y, x) => [b.mul(g, b.map('normpdf16', x!))],
   pow: (g, y, x, z) => {
     // d/dx x^z = z · x^(z−1), 0 where z is 0, also of x = 0
     const known = b.knownValue(z!);
@@ -103,6 +105,13 @@ const SCALAR_RULES = {
   dp4a: none,
   dp4aPositive: none,
 } as const satisfies Record<ScalarOp, ScalarRule>;
+
+/** The derivative of a scalar function of one source, of which `y` is the value. */
+export function derivative(y: GraphNode): GraphNode {
+  const [slope] = RULES.map(y, b.like(y, 1));
+  if (!slope) throw new InternalError(`${argOf(y, 'map').op} has no derivative`);
+  return slope;
+}
 
 const RULES = {
   leaf: () => [],

@@ -119,19 +119,15 @@ export const GELU: Rules<GeluOptions> = { approximate: oneOf('none', 'tanh') };
 export function gelu<T extends AnyTensor>(x: T, options: GeluOptions = {}): T {
   requireFloat('gelu', 'x', x);
   requireOptions('gelu', options, GELU);
-  const { approximate = 'none' } = options;
-  const share = (x: AnyTensor): AnyTensor =>
-    approximate === 'none'
-      ? new Tensor(b.map('normcdf', x.node))
-      : sigmoid(
-          x
-            .mul(x)
-            .mul(0.044715)
-            .add(1)
-            .mul(x)
-            .mul(2 * Math.sqrt(2 / Math.PI)),
-        );
-  return widely((x) => x.mul(share(x)), x);
+  if (options.approximate !== 'tanh') return new Tensor(fused.gelu(x.node)) as T;
+  const power = (x: AnyTensor): AnyTensor =>
+    x
+      .mul(x)
+      .mul(0.044715)
+      .add(1)
+      .mul(x)
+      .mul(2 * Math.sqrt(2 / Math.PI));
+  return widely((x) => x.mul(sigmoid(power(x))), x);
 }
 
 /**

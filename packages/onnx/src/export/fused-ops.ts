@@ -54,6 +54,8 @@ const FUSED = {
     const [x] = values();
     return io.add('Mul', [x, io.add('Sigmoid', [x])]);
   },
+  gelu: (io, _, __, values) =>
+    io.opset < 20 ? undefined : io.add('Gelu', values(), { approximate: text('none') }),
   clamp: (io, node, { low, high }: { readonly low: number; readonly high: number }, values) => {
     const bound = (value: number) => (Number.isFinite(value) ? io.scalar(value, node.dtype) : undefined);
     return io.add('Clip', [...values(), bound(low), bound(high)]);

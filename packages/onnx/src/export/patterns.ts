@@ -1,6 +1,5 @@
 /**
- * Operators of ONNX that are several nodes in the graph: Concat, ReduceMean, Gelu, and convolutions and products with
- * their bias. Engines are fast where they find those.
+ * Operators of ONNX that are several nodes in the graph: Concat, ReduceMean, and convolutions and products with their bias. Engines are fast where they find those.
  */
 import { knownValue } from 'heddle/internal/graph/build.js';
 import { callOf } from 'heddle/internal/graph/fused-op.js';
@@ -8,14 +7,14 @@ import { argOf, type GraphNode } from 'heddle/internal/graph/node.js';
 import type { Conv2dArg } from 'heddle/internal/ops/conv2d/arg.js';
 import type { Emission } from './emission.js';
 import { convolutionAttributes } from './fused-ops.js';
-import { int, text } from './graph-writer.js';
+import { int } from './graph-writer.js';
 
 /** Write a map that ends one of the patterns. @returns its value; undefined for others */
 export function writePattern(io: Emission, node: GraphNode): string | undefined {
   const { op } = argOf(node, 'map');
   if (op === 'select') return concat(io, node);
   if (op === 'add') return convolution(io, node) ?? gemm(io, node);
-  return op === 'mul' ? (mean(io, node) ?? gelu(io, node)) : undefined;
+  return op === 'mul' ? mean(io, node) : undefined;
 }
 
 const isMap = (node: GraphNode, op: string): boolean => node.op === 'map' && argOf(node, 'map').op === op;
@@ -106,15 +105,6 @@ function mean(io: Emission, node: GraphNode): string | undefined {
   const sum = sumOf(shown)!;
   const value = io.add('ReduceMean', [io.value(sum.src[0]!), io.integers(argOf(sum, 'reduce').axes)]);
   return io.reshape(value, io.traces.sizes(sum), io.traces.sizes(shown));
-}
-
-// ── Gelu ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-/** x · Φ(x) */
-function gelu(io: Emission, node: GraphNode): string | undefined {
-  const [x, share] = node.src as [GraphNode, GraphNode];
-  if (io.opset < 20 || !isMap(share, 'normcdf') || share.src[0] !== x) return undefined;
-  return io.add('Gelu', [io.value(x)], { approximate: text('none') });
 }
 
 // ── Conv, Gemm ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -66,6 +66,12 @@ const normcdf: WriteScalar = (io, [x], dtype) => {
   return io.add('Mul', [io.add('Add', [erf, io.scalar(1, dtype)]), io.scalar(0.5, dtype)]);
 };
 
+/** e^(−x²/2)/√(2π) */
+const normpdf16: WriteScalar = (io, [x], dtype) => {
+  const power = io.add('Mul', [io.add('Mul', [x, x]), io.scalar(-0.5, dtype)]);
+  return io.add('Mul', [io.add('Exp', [power]), io.scalar(1 / Math.sqrt(2 * Math.PI), dtype)]);
+};
+
 export const SCALAR_OPS = {
   add: as('Add'),
   sub: as('Sub'),
@@ -91,7 +97,9 @@ export const SCALAR_OPS = {
   tanh: as('Tanh'),
   atan2,
   erf: as('Erf'),
+  normpdf16,
   normcdf,
+  normcdf16: normcdf,
   pow: as('Pow'),
   floor: as('Floor'),
   ceil: as('Ceil'),

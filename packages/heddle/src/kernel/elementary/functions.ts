@@ -13,6 +13,7 @@ import {
   F64,
   type FloatFormat,
   QUARTER_PI,
+  TAIL_RATIO_16,
   THIRD_LOW,
   TWO_BY_LN2,
 } from '../math/formats.js';
@@ -331,6 +332,16 @@ const normcdf: Unary = (m, x) => {
   return m.select(m.test('lt', x, 0), tail, m.sub(1, tail));
 };
 
+/** e^(−x²/2)/√(2π) */
+const normpdf16: Unary = (m, x) => m.mul(exp(m, m.mul(m.mul(x, x), -0.5)), 1 / Math.sqrt(2 * Math.PI));
+
+const normcdf16: Unary = (m, x) => {
+  const { p, polynomial } = TAIL_RATIO_16;
+  const v = m.div(1, m.fma(m.abs(x), p, 1));
+  const tail = m.mul(normpdf16(m, x), m.mul(m.polynomial(v, polynomial), v));
+  return m.select(m.test('lt', x, 0), tail, m.sub(1, tail));
+};
+
 const erf: Unary = (m, x) => {
   const size = m.abs(x);
   const near = m.fma(x, m.polynomial(m.mul(x, x), m.format.erf), x);
@@ -483,6 +494,8 @@ const ELEMENTARY = {
   tanh: unary(tanh),
   erf: unary(erf),
   normcdf: unary(normcdf),
+  normpdf16: unary(normpdf16),
+  normcdf16: unary(normcdf16),
   pow: binary(pow),
   atan2: binary(atan2),
   tf32: unary(tf32),

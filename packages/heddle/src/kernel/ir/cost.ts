@@ -1,6 +1,18 @@
 /** How much a launch has to do, roughly: counted along the kernel's statements, loops by their bounds. */
-import type { Expr, KernelIr, Node, Statement, Variable } from './ir.js';
+import type { DType } from '../../core/dtype.js';
+import {
+  block,
+  declare,
+  type Expr,
+  type KernelIr,
+  type Node,
+  read,
+  type Statement,
+  type Variable,
+} from './ir.js';
+import type { IrFunction } from './ir-function.js';
 import { convert, evaluate, OPS, type Scalar } from './ops.js';
+import { value } from './types.js';
 
 /** What is counted. */
 export interface Cost {
@@ -51,6 +63,16 @@ export function costOfThread(ir: KernelIr, launch: CountedLaunch, cost: Cost): n
     ofLaunches.get(key) ?? new Estimate(ir, launch, cost).statement((ir.lowered?.from ?? ir).body);
   ofLaunches.set(key, found);
   return found;
+}
+
+/** Instructions of a call, roughly: of arguments that are there already. @param dtypes of the arguments */
+export function costOfCall({ build }: IrFunction, dtypes: readonly DType[]): number {
+  const body: Statement[] = [];
+  const args = dtypes.map((dtype, i) => read({ name: `a${i}`, type: value(dtype), constant: true }));
+  const result = build(args, (statement) => body.push(statement));
+  body.push(declare({ name: 'result', type: result.type, constant: true }, result));
+  const ir: KernelIr = { name: 'call', params: [], arrays: [], body: block(body) };
+  return costOfThread(ir, { grid: [1, 1, 1], block: [1, 1, 1], args: [] }, INSTRUCTIONS);
 }
 
 /** Costs that are known: the blocks of a network launch the same kernels, and several passes ask for them. */

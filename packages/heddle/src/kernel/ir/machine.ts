@@ -88,6 +88,11 @@ export const FITTED = {
        * read by the threads, who wait for it, as measured on 64 → 256 channels of 32 images of 56 × 56 in bf16.
        */
       beside: { brought: 0.06, read: 0.15 },
+      /**
+       * For an instruction of the epilogue, of an element: with two warps for a scheduler, from the time of GELU's derivative
+       * (63 instructions) behind a product of 8192 × 768 × 3072 in bf16; and with one, of which more waits. An estimate.
+       */
+      instruction: { shared: 0.011, alone: 0.022 },
       /** For each sum of columns that an element is added to. Not measured yet: from the instructions. */
       sum: 0.05,
     },

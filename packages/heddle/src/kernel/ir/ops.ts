@@ -135,6 +135,20 @@ const approximate = (
   ...{ arity, operands: 'float', result: 'same', syntax, eval: evaluate, cost },
   rounding: { cpu: bounds(cpu), cuda: bounds(cuda), sim: { f64: sim } },
 });
+
+/**
+ * A function of f32 with fewer digits than f32 has, for results that are rounded to 16 bits.
+ * @param cpu, cuda largest error in ulps of f32: where the result is no normal number of f16, 2^-15 of it
+ */
+const forHalves = (
+  syntax: string,
+  evaluate: OpRecord['eval'],
+  { cost, cpu, cuda }: { readonly cost: number; readonly cpu: number; readonly cuda: number },
+): OpRecord & { readonly rounding: Accuracy } => ({
+  ...approximate(1, syntax, evaluate, { cost, cpu: [cpu, cpu], sim: 1, cuda: [cuda, cuda] }),
+  operands: 'f32',
+});
+
 /** Of f32 and f64. */
 type UlpBounds = readonly [number, number];
 const bounds = ([f32, f64]: UlpBounds): Bounds => ({ f32, f64 });
@@ -248,6 +262,14 @@ export const OPS = {
   erf: approximate(1, 'erf(a)', erf, { cost: 50, cpu: [1.25, 1.25], sim: 1.25, cuda: [2.5, 2.5] }),
   /** Φ(a), the normal distribution's cumulative function, with full relative accuracy in its tail. */
   normcdf: approximate(1, 'normcdf(a)', normcdf, { cost: 40, cpu: [5, 5], sim: 6, cuda: [5.5, 5.5] }),
+  /**
+   * For results that are rounded to 16 bits (`FOR_HALVES`), of f32. The density e^(−a²/2)/√(2π) of the normal distribution,
+   * and Φ, which is a multiple of it: kernels that want both compute one exponential.
+   */
+  normpdf16: forHalves('normpdf16(a)', (a) => Math.exp(-0.5 * a * a) / Math.sqrt(2 * Math.PI), {
+    ...{ cost: 5, cpu: 70, cuda: 150 },
+  }),
+  normcdf16: forHalves('normcdf16(a)', normcdf, { cost: 15, cpu: 470, cuda: 520 }),
   /** C's: 1 for b = 0 and for a = 1, even of NaN, and for (−1)^±∞, where JavaScript has NaN. */
   pow: approximate(2, 'Math.pow(a, b)', power, { cost: 80, cpu: [0.6, 1], sim: 1, cuda: [4.5, 2.5] }),
   floor: op(1, 'float', 'Math.floor(a)', (a) => Math.floor(a), { rounding: 'exact', cost: 1 }),
@@ -326,6 +348,13 @@ export const OPS = {
 } as const satisfies Record<string, OpRecord>;
 
 export type ScalarOp = keyof typeof OPS;
+
+/**
+ * What computes a function in f32 where the result is rounded to 16 bits: with 2^-18 of the result as error in f16's range,
+ * which is 0.01 ulp of f16. Multiplied by others it stays so; a function belongs here if nothing is taken from its result that
+ * is nearly the same.
+ */
+export const FOR_HALVES: Readonly<Partial<Record<ScalarOp, ScalarOp>>> = { normcdf: 'normcdf16' };
 
 /** The functions that are not rounded correctly. They bear their names in C. */
 export type MathFunction = {

@@ -4,6 +4,7 @@
  */
 import * as b from '../../graph/build.js';
 import type { FusedOp } from '../../graph/fused-op.js';
+import { derivative } from '../../graph/grad.js';
 import type { GraphNode } from '../../graph/node.js';
 
 type Derivative = (x: GraphNode, y: GraphNode, g: GraphNode) => GraphNode;
@@ -77,6 +78,20 @@ const siluOp = elementwise(
   },
 );
 export const silu = (x: GraphNode): GraphNode => apply(siluOp, x);
+
+/**
+ * x · Φ(x). The derivative is Φ(x) + x·φ(x), φ the normal distribution's density: it is computed of x, which takes less than to
+ * keep Φ(x).
+ */
+const geluOp = elementwise(
+  'gelu',
+  (x) => b.mul(x, b.map('normcdf', x)),
+  (x, _y, g) => {
+    const share = b.map('normcdf', x);
+    return b.mul(g, b.map('fma', x, derivative(share), share));
+  },
+);
+export const gelu = (x: GraphNode): GraphNode => apply(geluOp, x);
 
 /** log x, not below −100, so that a probability of 0 costs much and not everything. */
 const boundedLog = (x: GraphNode): GraphNode => b.map('max', b.map('log', x), b.like(x, -100));

@@ -1,6 +1,7 @@
 /** The matrix products for GPUs, as a choice of the fused op. */
-import { type DType, f32, isHalf } from '../../core/dtype.js';
+import { type DType, f32, i32, isHalf } from '../../core/dtype.js';
 import type { KernelChoice, KernelIo, Stage, StageArgument, Variant } from '../../graph/fused-op.js';
+import { costOfCall } from '../../kernel/ir/cost.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { finishedAfter } from '../finish-cuda.js';
 import { gridStage } from '../stage.js';
@@ -91,7 +92,8 @@ export const FEW = 2 ** 27;
 
 /** By warpgroups. @param dtype of the matrices @param split f32 at the accuracy of f32 */
 export function warpgroupVariants(io: KernelIo, p: MatmulProblem, dtype: DType, split = false): Variant[] {
-  const sizes = { ...p, dtype, split, turned: turnedOf(p, dtype) };
+  const following = p.followed ? costOfCall(p.finish, [io.node.dtype, i32, i32, i32]) : 0;
+  const sizes = { ...p, dtype, split, following, turned: turnedOf(p, dtype) };
   return warpgroupWays(sizes, warpgroupTiles(sizes, io.target), (tile, sums) => ({
     name: warpgroupName(tile, dtype, split),
     plan: () => warpgroupStages(io, { ...p, sums }, tile, dtype, split),

@@ -54,6 +54,8 @@ export interface WarpgroupSizes extends Pick<MatmulProblem, 'batches' | 'M' | 'N
   readonly split?: boolean;
   /** How many matrices like the result the epilogue takes beside the sums. Default: none. */
   readonly beside?: number | undefined;
+  /** Instructions of the epilogue for an element, roughly. Default: none. */
+  readonly following?: number | undefined;
   /** Sums of columns that the kernel computes besides, if it stores the result whole. Default: none. */
   readonly sums?: ColumnSums | undefined;
 }
@@ -127,7 +129,9 @@ const rule: LaunchRule<Request, RatedTile> = {
     // Where blocks share K, another kernel reads what is stored.
     const reading = (p.M * p.N * p.dtype.bytes) / (units * FITTED.matmul.received);
     const apart = p.sums && splits > 1 ? FITTED.matmul.anotherKernel + reading : 0;
-    const finished = (warpgroup.store + beside + summed) * rows * columns;
+    const instruction = warpgroup.instruction[tile.alternate ? 'alone' : 'shared'];
+    const following = splits > 1 ? 0 : instruction * (p.following ?? 0);
+    const finished = (warpgroup.store + beside + summed + following) * rows * columns;
     const perUnit = Math.ceil(tiles / units);
     // By turns, one warpgroup finishes its sums while the other multiplies: all but the last.
     const each = tile.alternate ? Math.max(multiplied, (multiplied + finished) / 2) : multiplied + finished;
@@ -152,8 +156,8 @@ export function warpgroupTiles(p: WarpgroupSizes, target: Target, count = 6): Wa
 }
 
 /**
- * Ways by tiles, the most promising first. Where sums of columns are wanted, the best also without them: how much they keep
- * products waiting has to be timed against a launch that reads what was stored.
+ * Ways by tiles, the most promising first. Where sums of columns are wanted, the best also without them, and the best by turns:
+ * how much they keep products waiting has to be timed against a launch that reads what was stored.
  */
 export function warpgroupWays<Way extends Variant>(
   p: WarpgroupSizes,
@@ -161,10 +165,13 @@ export function warpgroupWays<Way extends Variant>(
   way: (tile: WarpgroupTile, sums: ColumnSums | undefined) => Way,
 ): Way[] {
   const ways = tiles.map((tile) => way(tile, p.sums));
-  const [best] = tiles.filter(({ splits }) => splits === 1);
-  if (!p.sums || !best) return ways;
-  const apart = way(best, undefined);
-  return [...ways, { ...apart, name: `${apart.name}, then sums` }];
+  if (!p.sums) return ways;
+  const whole = tiles.filter(({ splits }) => splits === 1);
+  const best = [false, true].flatMap((byTurns) =>
+    whole.filter((t) => (t.alternate ?? false) === byTurns).slice(0, 1),
+  );
+  const apart = best.map((tile) => way(tile, undefined));
+  return [...ways, ...apart.map((way) => ({ ...way, name: `${way.name}, then sums` }))];
 }
 
 export const splitName = ({ splits }: Pick<WarpgroupTile, 'splits'>): string =>

@@ -106,6 +106,8 @@ const SCALAR = {
   ...FUNCTIONS,
   exp2Normal: ours('exp2_normal'),
   normcdf: (use) => (use.t.name === 'f64' ? math('normcdf') : ours('normal_cdf'))(use),
+  normpdf16: ours('normpdf16'),
+  normcdf16: ours('normcdf16'),
   add: arithmetic('+', PRECEDENCE.sum, ours('wrap_add')),
   sub: arithmetic('-', PRECEDENCE.sum, ours('wrap_sub')),
   mul: arithmetic('*', PRECEDENCE.product, ours('wrap_mul')),

@@ -1,7 +1,7 @@
 /** The definitions in front of a kernel: only those it uses, each after what it needs itself. No headers. */
 import { type DType, f32, isHalf } from '../../core/dtype.js';
 import type { Lanes } from '../../kernel/ir/types.js';
-import { F32 } from '../../kernel/math/formats.js';
+import { F32, TAIL_RATIO_16 } from '../../kernel/math/formats.js';
 import {
   LANES,
   literal,
@@ -180,6 +180,16 @@ const PARTS = {
   },
   // In half the instructions of CUDA's own, and without branches: elements beside each other overlap.
   normal_cdf: { needs: ['nan_min'], text: normalCdf },
+  // The exponential's root, so that no number is flushed to zero that its square is not.
+  normpdf16: {
+    needs: [],
+    text: () =>
+      inline(
+        'float normpdf16(float a)',
+        `float root; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(fmaf(a * a, ${float(-0.25 * Math.LOG2E)}, ${float(-0.25 * Math.log2(2 * Math.PI))}))); return root * root;`,
+      ),
+  },
+  normcdf16: { needs: ['normpdf16'], text: normcdf16 },
   lane_id: {
     needs: [],
     text: () =>
@@ -222,6 +232,28 @@ const PARTS = {
   { readonly needs: readonly string[]; readonly text: (T: string) => string }
 >;
 
+const float = (v: number): string => literal(f32, Math.fround(v)).text;
+
+/** A polynomial in a variable of that name, coefficients lowest first. */
+const horner = (x: string, coefficients: readonly number[]): string =>
+  coefficients
+    .slice(0, -1)
+    .reduceRight((text, k) => `fmaf(${text}, ${x}, ${float(k)})`, float(coefficients.at(-1)!));
+
+/** As kernel/elementary has it. The compiler computes the density once for both. */
+function normcdf16(): string {
+  const { p, polynomial } = TAIL_RATIO_16;
+  return inline(
+    'float normcdf16(float a)',
+    `
+  float v;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(v) : "f"(fmaf(fabsf(a), ${float(p)}, 1.0f)));
+  const float tail = normpdf16(a) * (v * ${horner('v', polynomial)});
+  return a < 0.0f ? tail : 1.0f - tail;
+`,
+  );
+}
+
 /**
  * Φ in f32 as kernel/elementary has it: Φ(−t) = e^(−t²/2)·P(u)/(t + c) with u = (t − c)/(t + c). t² is taken in two parts,
  * and its product with −½·log₂e, too; 2^x is that of its whole number times that of the rest.
@@ -229,10 +261,6 @@ const PARTS = {
 function normalCdf(): string {
   const { c, end, polynomial } = F32.tail;
   const [scale, rest] = [Math.fround(-0.5 * Math.LOG2E), -0.5 * Math.LOG2E - Math.fround(-0.5 * Math.LOG2E)];
-  const float = (v: number): string => literal(f32, Math.fround(v)).text;
-  const horner = polynomial
-    .slice(0, -1)
-    .reduceRight((text, k) => `fmaf(${text}, u, ${float(k)})`, float(polynomial.at(-1)!));
   return inline(
     'float normal_cdf(float a)',
     `
@@ -250,7 +278,7 @@ function normalCdf(): string {
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(sum));
   inverse = fmaf(inverse, fmaf(-sum, inverse, 1.0f), inverse);
   const float u = fmaf(t * inverse, 2.0f, -1.0f);
-  const float p = ${horner};
+  const float p = ${horner('u', polynomial)};
   const float tail = e * (p * inverse) * scale;
   return a < 0.0f ? tail : 1.0f - tail;
 `,
