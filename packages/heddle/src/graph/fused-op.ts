@@ -185,8 +185,14 @@ export interface KernelIo {
    * value (a scalar, or 2 or 4 neighbours along the last coordinate) and its coordinates (i32; `split` says what
    * they count). Pass it to the kernel as a constant and call it there.
    * @param split sizes whose product is the output's size, outermost first: the radix of the coordinates
+   * @param withBias it takes what `bias` gives for the last coordinate, after the coordinates
    */
-  readonly finish: (split: readonly number[]) => IrFunction;
+  readonly finish: (split: readonly number[], withBias?: boolean) => IrFunction;
+  /**
+   * `bias(value, c)` is an element of a vector that the epilogue takes one of for each last coordinate, in f32, or as many
+   * neighbours as `value` is. A kernel may read them before it stores anything: behind a store, a read waits for it.
+   */
+  readonly bias?: IrFunction | undefined;
   /**
    * How many tensors like the output the epilogue reads, or the sums, each value with those at its own position. A kernel that brings these
    * values itself passes them to `finish` after the coordinates, and finds the tensors at the arguments `{ beside: 0 }` and so on.

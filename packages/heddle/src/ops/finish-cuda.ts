@@ -15,6 +15,8 @@ import { windowsOnGpu } from './stored-windows/cuda.js';
 import { problemOf } from './stored-windows/problem.js';
 
 const FINISH_THREADS = 256;
+/** Elements of a thread, where their dtypes come in vectors. */
+const LANES = 4;
 
 interface FinishProblem {
   /** Sizes of the results, outermost first: what `finish` takes as coordinates. */
@@ -31,22 +33,22 @@ function finishPlain({ split, from, to, finish }: FinishProblem): {
   readonly blocks: number;
 } {
   const [A, B, C] = split;
-  const LANES = C % 4 === 0 && [from, to].every((dtype) => dtype === f32 || isHalf(dtype)) ? 4 : 1;
+  const lanes = C % LANES === 0 && [from, to].every((dtype) => dtype === f32 || isHalf(dtype)) ? LANES : 1;
   const COUNT = A * B * C;
   const kernel = defineKernel(
     'finishPlain',
     { plain: buffer(from), out: buffer(to) },
-    ({ plain, out }, { globalId, idiv, load4, store4, COUNT, LANES, B, C, finish }) => {
-      const i = globalId.x * LANES;
+    ({ plain, out }, { globalId, idiv, lanes, load4, store4, COUNT, B, C, finish }) => {
+      const i = globalId.x * lanes;
       if (i < COUNT) {
         const row = idiv(i, C);
-        if (LANES === 4) store4(out, i, finish(load4(plain, i), idiv(row, B), row % B, i % C));
+        if (lanes > 1) store4(out, i, finish(load4(plain, i), idiv(row, B), row % B, i % C));
         else out[i] = finish(plain[i], idiv(row, B), row % B, i % C);
       }
     },
-    { COUNT, LANES, B, C, finish },
+    { COUNT, lanes, B, C, finish },
   );
-  return { kernel, blocks: Math.ceil(COUNT / (LANES * FINISH_THREADS)) };
+  return { kernel, blocks: Math.ceil(COUNT / (lanes * FINISH_THREADS)) };
 }
 
 /** The launch that passes a node's plain values, at `results`, through the epilogue. */
@@ -80,7 +82,9 @@ export function finishedAfter(io: KernelIo, ways: (plain: KernelIo) => readonly 
     ...stage,
     args: stage.args.map((a) => ('output' in a ? results : a)),
   });
-  const split = [1, 1, node.size] as const;
+  // By rows where their elements come in vectors, so that those of a bias do too.
+  const columns = node.shape.at(-1)! % LANES === 0 ? node.shape.at(-1)! : node.size;
+  const split = [1, node.size / columns, columns] as const;
   return ways(plain).map((way) => ({
     ...way,
     name: `${way.name}, then ${io.window?.name ?? 'the epilogue'}`,

@@ -46,6 +46,15 @@ __device__ inline float normal_cdf(float a) {
   return a < 0.0f ? tail : 1.0f - tail;
  }
 __device__ inline f32x4 normcdf_f32x4(f32x4 a) { return {normal_cdf(a.x), normal_cdf(a.y), normal_cdf(a.z), normal_cdf(a.w)}; }
+__device__ inline float normpdf16(float a) { float root; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(fmaf(a * a, -0.36067376f, -0.66287404f))); return root * root; }
+__device__ inline f32x4 normpdf16_f32x4(f32x4 a) { return {normpdf16(a.x), normpdf16(a.y), normpdf16(a.z), normpdf16(a.w)}; }
+__device__ inline float normcdf16(float a) { 
+  float v;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(v) : "f"(fmaf(fabsf(a), 0.3f, 1.0f)));
+  const float tail = normpdf16(a) * (v * fmaf(fmaf(fmaf(fmaf(fmaf(-0.20092724f, v, 0.56438607f), v, -0.06824917f), v, 0.37502888f), v, 0.28180882f), v, 0.3012708f));
+  return a < 0.0f ? tail : 1.0f - tail;
+ }
+__device__ inline f32x4 normcdf16_f32x4(f32x4 a) { return {normcdf16(a.x), normcdf16(a.y), normcdf16(a.z), normcdf16(a.w)}; }
 __device__ inline f32x4 pow_f32x4(f32x4 a, f32x4 b) { return {powf(a.x, b.x), powf(a.y, b.y), powf(a.z, b.z), powf(a.w, b.w)}; }
 __device__ inline f32x4 floor_f32x4(f32x4 a) { return {floorf(a.x), floorf(a.y), floorf(a.z), floorf(a.w)}; }
 __device__ inline f32x4 ceil_f32x4(f32x4 a) { return {ceilf(a.x), ceilf(a.y), ceilf(a.z), ceilf(a.w)}; }
@@ -102,19 +111,21 @@ extern "C" __global__ void every_op_on_f32_by_4(const float* x, const float* y, 
   *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 86016)) = atan2_f32x4(a, b);
   *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 90112)) = erf_f32x4(a);
   *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 94208)) = normcdf_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 98304)) = pow_f32x4(a, b);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 102400)) = floor_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 106496)) = ceil_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 110592)) = trunc_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 114688)) = rint_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 118784)) = tf32_f32x4(a);
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 122880)) = store_u8x4(lt_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 126976)) = store_u8x4(le_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 131072)) = store_u8x4(gt_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 135168)) = store_u8x4(ge_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 139264)) = store_u8x4(eq_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 143360)) = store_u8x4(ne_f32x4(a, b));
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 147456)) = selectx4(eq_f32x4(a, b), b, c);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 151552)) = splat_f32x4(1.0f);
-  out[index_below(threadIdx.x, 1024) * 4 + 155648] = a.y;
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 98304)) = normpdf16_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 102400)) = normcdf16_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 106496)) = pow_f32x4(a, b);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 110592)) = floor_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 114688)) = ceil_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 118784)) = trunc_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 122880)) = rint_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 126976)) = tf32_f32x4(a);
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 131072)) = store_u8x4(lt_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 135168)) = store_u8x4(le_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 139264)) = store_u8x4(gt_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 143360)) = store_u8x4(ge_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 147456)) = store_u8x4(eq_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 151552)) = store_u8x4(ne_f32x4(a, b));
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 155648)) = selectx4(eq_f32x4(a, b), b, c);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 159744)) = splat_f32x4(1.0f);
+  out[index_below(threadIdx.x, 1024) * 4 + 163840] = a.y;
 }

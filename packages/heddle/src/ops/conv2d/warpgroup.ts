@@ -299,6 +299,7 @@ function finishInPhase(
   v: number,
   _first: number,
   _second: number,
+  _ofBias: number,
   batch: number,
   row: number,
   column: number,

@@ -48,13 +48,17 @@ function tensorNameOf(operand: TensorOperand, tile: TensorTile): string {
 
 /** By warpgroups: the product, and where blocks share K the sum of its parts. @param dtype of the matrices */
 function warpgroupStages(
-  { node, output, target }: KernelIo,
+  io: KernelIo,
   p: MatmulProblem,
   tile: WarpgroupTile,
   dtype: DType,
   split: boolean,
 ): readonly Stage[] {
-  const product = matmulWarpgroups(p, tile, dtype, target.units, { output: output.dtype, split });
+  const { node, output, target } = io;
+  const { batches, M, N } = p;
+  const bias = io.bias && { at: io.bias, finish: io.finish([batches, M, N], true) };
+  const settings = { output: output.dtype, split };
+  const product = matmulWarpgroups({ ...p, bias }, tile, dtype, target.units, settings);
   if (tile.splits === 1) return [warpgroupStage(product)];
   return sumOf(p, (parts) => warpgroupStage(product, parts), tile.splits, node.dtype, output.dtype);
 }

@@ -20,7 +20,8 @@ const operand = ({ shape, strides, offset }: View): OperandLayout => {
 };
 
 /** Sizes, sources and epilogue: (value, batch, row, column). */
-export function problemOf({ inputs: [x, y], output, finish, plain, beside, sums }: KernelIo): MatmulProblem {
+export function problemOf({ inputs: [x, y], output, ...io }: KernelIo): MatmulProblem {
+  const { finish, plain, beside, sums } = io;
   const [M, K, N] = [x!.shape.at(-2)!, x!.shape.at(-1)!, y!.shape.at(-1)!];
   const batches = output.shape.slice(0, -2).reduce((n, d) => n * d, 1);
   const sources = { a: operand(x!), b: operand(y!) };

@@ -4,7 +4,7 @@ import { tensorMap } from '../../kernel/ir/types.js';
 import type { Memory } from '../../kernel/language/language.js';
 import type { MatmulProblem, OperandLayout } from './cpu.js';
 import { startOf } from './cuda-panel.js';
-import { byWarpgroups, isCopied, type WarpgroupKernel } from './warpgroup.js';
+import { byWarpgroups, isCopied, type WarpgroupKernel, type WarpgroupProblem } from './warpgroup.js';
 import {
   depthOf,
   type OperandTiles,
@@ -142,6 +142,7 @@ export function finishInMatrix(
   v: number,
   first: number,
   second: number,
+  ofBias: number,
   batch: number,
   row: number,
   column: number,
@@ -151,8 +152,9 @@ export function finishInMatrix(
   const { finished, work } = context;
   const { across, columns, down, rows, sizes } = work;
   const isWhole = down * rows === sizes.M && across * columns === sizes.N;
-  if (isWhole) keep(finished(v, first, second, batch, row, column, context));
-  else if (row < sizes.M && column < sizes.N) keep(finished(v, first, second, batch, row, column, context));
+  if (isWhole) keep(finished(v, first, second, ofBias, batch, row, column, context));
+  else if (row < sizes.M && column < sizes.N)
+    keep(finished(v, first, second, ofBias, batch, row, column, context));
 }
 
 function storeInMatrix(
@@ -196,18 +198,18 @@ export const matrixResult = (batches: number, M: number, N: number): WarpgroupRe
  * @param units multiprocessors: so many blocks take all tiles
  */
 export function matmulWarpgroups(
-  p: MatmulProblem,
+  p: MatmulProblem & Pick<WarpgroupProblem, 'bias'>,
   tile: WarpgroupTile,
   dtype: DType,
   units: number,
   { output, split = false }: { readonly output?: DType; readonly split?: boolean } = {},
 ): WarpgroupKernel {
-  const { M, N, K, batches, finish, sums } = p;
+  const { M, N, K, batches, bias, finish, sums } = p;
   const both = { inner: K, dtype, split };
   const a = matrixOperand(p.a, { ...both, size: M, along: rowsOf(tile) });
   const b = matrixOperand(transposed(p.b), { ...both, size: N, along: tile.columns });
   const result = matrixResult(tile.splits * batches, M, N);
-  const problem = { batches, M, N, K, terms: [1], a, b, result, output, finish, sums, functions: {} };
+  const problem = { batches, M, N, K, terms: [1], a, b, result, output, finish, bias, sums, functions: {} };
   if (!split) return byWarpgroups({ name: 'matmulWarpgroups', ...problem }, tile, dtype, units);
   const plain = {
     a: { along: p.a.rowStride, inner: p.a.columnStride },

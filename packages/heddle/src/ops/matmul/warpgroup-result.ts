@@ -4,7 +4,7 @@
  */
 import type { DType } from '../../core/dtype.js';
 import type { ColumnSums } from '../../graph/fused-op.js';
-import type { IrFunction } from '../../kernel/ir/ir-function.js';
+import { type IrFunction, irFunction } from '../../kernel/ir/ir-function.js';
 import type { BufferSchema } from '../../kernel/ir/types.js';
 import type { Cast, Intrinsics, Memory } from '../../kernel/language/language.js';
 
@@ -22,11 +22,13 @@ export interface WarpgroupResult {
   /**
    * Passes the finished value of two neighbours in a row to `keep`, if they are in C: an epilogue may store more than that.
    * @param first what it takes beside them, if anything @param second and if there are two matrices
+   * @param ofBias of the bias, if it is read before
    */
   finishAt(
     v: number,
     first: number,
     second: number,
+    ofBias: number,
     batch: number,
     row: number,
     column: number,
@@ -100,6 +102,8 @@ export interface ResultWork {
   readonly paired: boolean;
   /** How many matrices the copy engine brings that the epilogue takes beside the sums, or that are summed. */
   readonly beside: number;
+  /** Whether the elements of a bias are read before a tile is finished: where no tile goes beyond the matrix. */
+  readonly biased: boolean;
   /** The numbers of the sums of columns, level by level: none if none are wanted. */
   readonly levels: ColumnSums['levels'];
   /** How many there are. */
@@ -111,7 +115,9 @@ export interface ResultContext extends Intrinsics {
   /** Of sums to what the epilogue takes, and to what is stored. */
   readonly cast: Cast<'f32'>;
   readonly stored: Cast<'f32'>;
+  /** `finish(value, batch, row, column, ofBias, first, second)` */
   readonly finish: IrFunction;
+  readonly bias: IrFunction;
   readonly out: DType;
   readonly ROWS: number;
   readonly THREADS: number;
@@ -142,14 +148,31 @@ function finished(
   v: number,
   first: number,
   second: number,
+  ofBias: number,
   batch: number,
   row: number,
   column: number,
-  { cast, finish, work }: ResultContext,
+  { cast, finish }: ResultContext,
 ): number {
-  if (work.beside > 1) return finish(cast(v), batch, row, column, first, second);
-  if (work.beside > 0) return finish(cast(v), batch, row, column, first);
-  return finish(cast(v), batch, row, column);
+  return finish(cast(v), batch, row, column, ofBias, first, second);
+}
+
+/** What follows at a store: `KernelIo.finish`, and where it takes a bias also `KernelIo.bias` with the function that takes its elements. */
+export interface TileEpilogue {
+  readonly finish: IrFunction;
+  readonly bias?: { readonly at: IrFunction; readonly finish: IrFunction } | undefined;
+}
+
+/** What `storeSums` and `finished` call, the epilogue with those of the arguments that it takes. */
+export function epilogueOf(
+  { finish, bias }: TileEpilogue,
+  { beside, biased }: Pick<ResultWork, 'beside' | 'biased'>,
+): Pick<ResultContext, 'finish' | 'bias'> {
+  const { build } = biased ? bias!.finish : finish;
+  const taken = irFunction(([value, batch, row, column, ofBias, ...brought], emit) =>
+    build([value!, batch!, row!, column!, ...(biased ? [ofBias!] : []), ...brought.slice(0, beside)], emit),
+  );
+  return { finish: taken, bias: bias?.at ?? finish };
 }
 
 /**
@@ -209,18 +232,23 @@ function storeSums(
 ): void {
   const { arrive, f32, fenceAsync, groupBarrier, idiv, load2, local2, store2, threadIdx } = context;
   const { tmaCommit, tmaWait, vec2, waitBarrier } = context;
-  const { finishAt, out, rowInTile, stored, storeTile, sumColumns, work, ROWS, THREADS } = context;
+  const { bias, finishAt, out, rowInTile, splat2, stored, storeTile, sumColumns, work, ROWS, THREADS } =
+    context;
   const { beside: matrices, columnSums, each, groups, inParts, panels, together, width } = work;
   const { byEngine } = work.c;
   const thread = threadIdx.x % THREADS;
   const top = at.row + (group % together) * each * ROWS;
   const values = local2(out, idiv(width, 4));
   const totals = local2(f32, Math.max(1, columnSums));
+  const biases = local2(f32, idiv(width, 8));
   for (let e = 0; e < each; e++) {
     for (let panel = 0; panel < panels; panel++) {
       const number = taken * each * panels + e * panels + panel;
       const held = number % 2;
       if (matrices > 0) waitBarrier(beside.full, 2 * group + held, idiv(number, 2));
+      if (work.biased)
+        for (let i = 0; i < idiv(width, 8); i++)
+          biases[i] = bias(splat2(0), at.column + panel * width + 8 * i + 2 * (thread % 4));
       for (let i = 0; i < idiv(width, 8); i++) {
         const of = 4 * (panel * idiv(width, 8) + i);
         const column = at.column + panel * width + 8 * i + 2 * (thread % 4);
@@ -235,12 +263,13 @@ function storeSums(
           else {
             // What lies beyond C is not stored, as it is.
             keep(stored(v));
+            const ofBias = work.biased ? biases[i]! : v;
             if (matrices > 0) {
               const inRow = 8 * i + 2 * (thread % 4);
               const first = load2(beside.tiles, group, held, inTile, inRow);
               const second = matrices > 1 ? load2(beside.tiles, groups + group, held, inTile, inRow) : first;
-              finishAt(v, first, second, at.batch, row, column, keep, context);
-            } else finishAt(v, v, v, at.batch, row, column, keep, context);
+              finishAt(v, first, second, ofBias, at.batch, row, column, keep, context);
+            } else finishAt(v, v, v, ofBias, at.batch, row, column, keep, context);
           }
         }
       }

@@ -18,14 +18,19 @@
 import { type DType, f32, i8, i32 } from '../../core/dtype.js';
 import type { ColumnSums, Stage, StageArgument } from '../../graph/fused-op.js';
 import { wgmmaDepth } from '../../kernel/ir/asynchronous.js';
-import type { IrFunction } from '../../kernel/ir/ir-function.js';
 import { type BufferSchema, buffer } from '../../kernel/ir/types.js';
 import { asCast, type Constants, defineKernel } from '../../kernel/language/language.js';
 import { gridStage } from '../stage.js';
 import type { GridKernel } from '../tiled.js';
 import { depthOf, ROW, ROWS, rowsOf, THREADS, togetherOf, type WarpgroupTile } from './warpgroup-layout.js';
 import { PIPELINE, type WarpgroupOperand, type WarpgroupWork } from './warpgroup-pipeline.js';
-import { RESULT, type WarpgroupPlace, type WarpgroupResult } from './warpgroup-result.js';
+import {
+  epilogueOf,
+  RESULT,
+  type TileEpilogue,
+  type WarpgroupPlace,
+  type WarpgroupResult,
+} from './warpgroup-result.js';
 import { type PlainOperands, SPLIT_PRODUCTS } from './warpgroup-split.js';
 
 /**
@@ -42,7 +47,7 @@ const WARPS = 3;
 const sumOf = (dtype: DType): DType => (dtype === i8 ? i32 : f32);
 
 /** C (batch, row, column) = sums over all terms and along K of A (row, k) · B (column, k). */
-export interface WarpgroupProblem {
+export interface WarpgroupProblem extends TileEpilogue {
   readonly name: string;
   readonly batches: number;
   readonly M: number;
@@ -60,8 +65,6 @@ export interface WarpgroupProblem {
   readonly output?: DType | undefined;
   /** The result is parts even where blocks do not share K. Default: false. */
   readonly parts?: boolean;
-  /** As `finishAt` calls it. */
-  readonly finish: IrFunction;
   /** Sums of columns, of parts of 64 rows, that are wanted beside the one matrix. Default: none. */
   readonly sums?: ColumnSums | undefined;
   /** What the operands' and the result's device functions call. */
@@ -205,7 +208,7 @@ export function byWarpgroups(
     {
       ...{ ...PIPELINE, ...RESULT, ...SPLIT_PRODUCTS },
       ...{ dtype, summed, out, work, REGISTERS: p.split ? SPLIT_REGISTERS : REGISTERS, ROWS, THREADS, WARPS },
-      ...{ cast: asCast(dtype === i8 ? summed : dtype), stored: asCast(out), finish: p.finish },
+      ...{ cast: asCast(dtype === i8 ? summed : dtype), stored: asCast(out), ...epilogueOf(p, work) },
       ...{ term: p.sums?.term ?? p.finish, storeColumnSums: p.sums?.store ?? p.finish },
       ...{
         ...p.functions,
@@ -274,6 +277,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
     c: p.result.places,
     inParts,
     beside,
+    biased: !inParts && p.bias !== undefined && across * columns === N,
     ...{ levels, columnSums: levels.flat().length },
     turners: beside > 0 ? 2 : 3,
     ...{ split: p.split !== undefined, level: Math.min(tile.level ?? depth, filled), inner: p.K },

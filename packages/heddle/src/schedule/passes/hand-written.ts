@@ -81,11 +81,15 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
   const plain = root === node && others.length === 0;
   const values = windows ? windows.sizes[0] * windows.sizes[1] : 1;
   const beside = windows ? [] : besideOf(node, finished, sums, stored);
-  const finish = (split: readonly number[]): IrFunction =>
+  const biasNode = windows ? undefined : biasOf(node, finished, stored);
+  const finish = (split: readonly number[], withBias = false): IrFunction =>
     irFunction((args, emit) => {
       const own = args.slice(0, values);
       const coordinates = args.slice(values, values + split.length);
-      const brought = args.slice(values + split.length);
+      const [ofBias, brought] = [
+        args[values + split.length],
+        args.slice(values + split.length + Number(withBias)),
+      ];
       if (plain) return own[0]!;
       const { lanes } = own[0]!.type;
       const atoms = coordinates.map((c, i) => atom(c, Math.max(2, split[i]!)));
@@ -117,6 +121,7 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
           evaluator.define(f, at, windowFunctionOf(f).compute(held, emit));
         }
       } else evaluator.define(node, at, own[0]!);
+      if (withBias) evaluator.define(biasNode!, at, k.cast(biasNode!.dtype, ofBias!));
       brought.slice(0, beside.length).forEach((value, i) => {
         evaluator.define(beside[i]!, at, value);
       });
@@ -136,6 +141,7 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
       return k.cast(root.dtype, results[0]!);
     });
 
+  const bias = biasNode && elementOf(biasNode, scope);
   const output: View = { shape: made.shape, dtype: root.dtype, strides: stridesOf(made.shape), offset: 0 };
   const epilogue = others.length === 0 && !windows ? epilogueOf(node, root, stored) : undefined;
   const window = windows && { sizes: windows.sizes, name: callOf(made).op.name };
@@ -144,7 +150,7 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
   const partial = sums.map((n, i) => ({ node: n, memory: parameter(`sums${i}`, n) }));
   const memoryOfSum = (n: GraphNode): MemoryNode => partial.find((p) => p.node === n)!.memory;
   const io: KernelIo = {
-    ...{ ...given, beside: beside.length },
+    ...{ ...given, beside: beside.length, bias },
     sums: sums.length > 0 ? openSums(group, scope, beside, memoryOfSum) : undefined,
   };
   const { arg } = callOf(node);
@@ -214,6 +220,37 @@ function besideOf(
       n.dtype === roots[0]!.dtype &&
       n.size === node.size,
   );
+}
+
+/** `KernelIo.bias` */
+const elementOf = (bias: GraphNode, scope: LoopScope): IrFunction =>
+  irFunction(([value, column], emit) => {
+    const { lanes } = value!.type;
+    const size = bias.shape.at(-1)!;
+    const along = atom(column!, size);
+    const before: Statement[] = [];
+    const evaluator = new Evaluator({ ...scope }, lanes > 1 ? { atom: along, lanes } : undefined, before);
+    const element = evaluator.value(bias.src[0]!, [{ size, value: ofAtom(along) }]);
+    for (const statement of before) emit(statement);
+    return k.cast(f32, element);
+  });
+
+/** A vector of floats, not wider than f32, that is the same in all rows of what `node` is, and that `roots` take in their place. */
+function biasOf(
+  node: GraphNode,
+  roots: readonly GraphNode[],
+  stored: ReadonlySet<GraphNode>,
+): GraphNode | undefined {
+  const inPlace = (n: GraphNode): boolean =>
+    n !== node && keepsOrder(n) && n.size === node.size && (roots.includes(n) || !stored.has(n));
+  const isBias = ({ op, dtype, shape, src: [from] }: GraphNode): boolean =>
+    op === 'expand' &&
+    (dtype === f32 || isHalf(dtype)) &&
+    from!.size === from!.shape.at(-1) &&
+    from!.size === node.shape.at(-1) &&
+    shape.at(-1) === from!.size;
+  const read = topological(roots, (n) => (inPlace(n) ? n.src : []));
+  return read.find((n) => n.size === node.size && !stored.has(n) && isBias(n));
 }
 
 /** The coordinates of a window's values, in row order, from those of the window. */

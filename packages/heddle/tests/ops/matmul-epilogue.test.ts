@@ -1,0 +1,124 @@
+/** What follows a product by warpgroups: a bias that is read before a tile is finished, and ways for epilogues of many instructions. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { bf16, f32 } from '../../src/core/dtype.js';
+import { fromBf16, toBf16 } from '../../src/core/float16.js';
+import { topological } from '../../src/core/node.js';
+import * as b from '../../src/graph/build.js';
+import { autocast, gelu, linear, Tensor } from '../../src/index.js';
+import { costOfCall } from '../../src/kernel/ir/cost.js';
+import type { Expr, KernelIr, Node, Param } from '../../src/kernel/ir/ir.js';
+import * as k from '../../src/kernel/ir/ir.js';
+import { irFunction } from '../../src/kernel/ir/ir-function.js';
+import { H200 } from '../../src/kernel/ir/target.js';
+import { buffer } from '../../src/kernel/ir/types.js';
+import type { WarpgroupTile } from '../../src/ops/matmul/warpgroup-layout.js';
+import { matmulWarpgroups } from '../../src/ops/matmul/warpgroup-product.js';
+import { warpgroupTiles } from '../../src/ops/matmul/warpgroup-tiles.js';
+import { simulate } from '../../src/runtime/sim/launch.js';
+import { schedule } from '../../src/schedule/schedule.js';
+import { noise } from '../kernel/harness.js';
+
+/** Small integers, of which all sums are exact in bf16. */
+const integers = (count: number, seed: number): Float32Array =>
+  noise(count, seed).map((v) => Math.round(2 * v));
+
+function check(M: number, N: number, tile: WarpgroupTile, beside: number): void {
+  const K = 16;
+  const memory = k.bufferParam({ name: 'vector', schema: buffer(f32) });
+  const at = irFunction(([, column]) => k.load(memory, [column!], 2));
+  const added = (v: Expr, ...others: readonly Expr[]): Expr =>
+    k.cast(
+      bf16,
+      others.reduce((sum, other) => k.alu('add', [sum, k.cast(f32, other)]), k.cast(f32, v)),
+    );
+  const layout = { offset: 0, batch: [1], batchStrides: [0] };
+  const p = {
+    ...{ batches: 1, M, N, K, beside },
+    a: { ...layout, rowStride: K, columnStride: 1 },
+    b: { ...layout, rowStride: 1, columnStride: K },
+    finish: irFunction(([v, , , column, ...brought]) =>
+      added(v!, k.load(memory, [column!], 2), ...brought.slice(0, beside)),
+    ),
+    bias: {
+      at,
+      finish: irFunction(([v, , , , bias, ...brought]) => added(v!, bias!, ...brought.slice(0, beside))),
+    },
+  };
+  const { kernel, grid, threads } = matmulWarpgroups(p, { ...tile, beside }, bf16, 2);
+  const [x, y, vector] = [integers(M * K, 1), integers(N * K, 2), integers(N, 3)];
+  const matrices = ['first', 'second']
+    .slice(0, beside)
+    .map((name, i) => [name, integers(M * N, 4 + i)] as const);
+  const stored = (v: Float32Array) => Uint16Array.from(v, toBf16);
+  const c = new Uint16Array(M * N);
+  simulate(
+    { ...kernel, params: [...kernel.params, memory.arg as Param] },
+    { grid, block: threads },
+    {
+      ...{ a: stored(x), b: stored(y), c, vector },
+      ...Object.fromEntries(matrices.map(([name, v]) => [name, stored(v)])),
+    },
+  );
+  for (let n = 0; n < M * N; n++) {
+    const [i, j] = [Math.floor(n / N), n % N];
+    let sum = vector[j]! + matrices.reduce((total, [, v]) => total + v[n]!, 0);
+    for (let l = 0; l < K; l++) sum += x[i * K + l]! * y[j * K + l]!;
+    assert.equal(fromBf16(c[n]!), sum, `(${i}, ${j})`);
+  }
+}
+
+for (const [name, M, N, tile, beside] of [
+  ['whole tiles', 128, 128, { groups: 2, each: 1, columns: 64 }, 0],
+  ['rows beyond the matrix, beside a matrix', 136, 128, { groups: 1, each: 2, columns: 128 }, 1],
+  ['columns beyond the matrix', 64, 72, { groups: 1, each: 1, columns: 64 }, 0],
+  ['columns beyond the matrix, beside two', 64, 72, { groups: 1, each: 1, columns: 64 }, 2],
+  ['by turns, beside two', 320, 64, { groups: 2, each: 1, columns: 64, alternate: true }, 2],
+] as const)
+  test(`a bias is added: ${name}`, () => check(M, N, { ...tile, stages: 2, splits: 1 }, beside));
+
+const reads = (node: Node, name: string): boolean =>
+  topological([node]).some(
+    (n) => n.op === 'load' && n.src[0]!.op === 'buffer' && n.src[0]!.arg.name === name,
+  );
+const stores = (node: Node, name: string): boolean =>
+  topological([node]).some(
+    (n) => n.op === 'store' && n.src[0]!.op === 'buffer' && n.src[0]!.arg.name === name,
+  );
+
+/** The kernel of a layer with GELU, of which both values are kept. */
+function layerWithGelu(): KernelIr {
+  const [x, w] = [b.leaf([2048, 256], bf16, false), b.leaf([1024, 256], f32, false)];
+  const bias = b.leaf([1024], f32, false);
+  const before = autocast(bf16, () => linear(new Tensor(x), new Tensor(w), new Tensor(bias)));
+  const { launches } = schedule([before.node, gelu(before).node], H200);
+  const kernels = launches.flatMap(({ work }) => ('kernel' in work && work.kernel ? [work.kernel] : []));
+  return kernels.find(({ name }) => name === 'matmulWarpgroups')!;
+}
+
+test('a bias is not read between stores, which it would have to wait for', () => {
+  const loops = topological<Node>([layerWithGelu().body]).filter((n) => n.op === 'for' && stores(n, 'also0'));
+  assert.ok(loops.some((loop) => reads(loop, 'finish0')));
+  const inner = loops.filter(
+    (loop) => !loops.some((other) => other !== loop && topological<Node>([loop]).includes(other)),
+  );
+  assert.equal(inner.length, 1);
+  assert.ok(!reads(inner[0]!, 'finish0'));
+});
+
+test('an epilogue of many instructions has a way by turns, one of none has not', () => {
+  const sizes = { batches: 1, M: 8192, N: 3072, K: 768, dtype: bf16, turned: { a: false, b: false } };
+  const byTurns = (following: number): boolean =>
+    warpgroupTiles({ ...sizes, following }, H200).some(({ alternate }) => alternate);
+  assert.ok(!byTurns(0));
+  assert.ok(byTurns(30));
+});
+
+test('a call costs what its expressions and statements do', () => {
+  const f = irFunction(([v], emit) => {
+    const variable = { name: 'v', type: v!.type, constant: true };
+    emit(k.declare(variable, k.alu('exp', [v!])));
+    return k.alu('add', [k.read(variable), v!]);
+  });
+  assert.equal(costOfCall(f, [f32]), 18 + 1);
+});
