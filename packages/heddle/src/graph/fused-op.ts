@@ -138,6 +138,11 @@ export interface KernelChoice<Arg = unknown> {
   readonly finishes: boolean;
   /** What is stored in place of its result may have another dtype, that of `io.output`. Default: it has the op's. */
   readonly storesAny?: boolean;
+  /**
+   * Whether it can store its results, each of which it writes once and never reads, where these views say: in part of another's
+   * memory. Default: no.
+   */
+  places?(view: View): boolean;
   /** Whether its threads hold whole windows of these sizes, and pass them to `io.finish`; see `KernelIo.window`. Default: no. */
   windows?(target: Target, node: GraphNode, arg: Arg, sizes: WindowSizes): boolean;
   /**
@@ -178,7 +183,9 @@ export interface KernelIo {
   readonly target: Target;
   readonly node: GraphNode;
   readonly inputs: readonly View[];
-  /** Always contiguous, in the dtype the stores must have; of the node's shape, or of its windows'. */
+  /**
+   * In the dtype the stores must have; of the node's shape, or of its windows'. Contiguous unless the choice `places` results.
+   */
   readonly output: View;
   /**
    * The epilogue, elementwise ops after this one: `finish(value, c0, c1, …)` gives the value to store from the op's own
@@ -204,8 +211,8 @@ export interface KernelIo {
    * for all its values.
    */
   readonly window?: Window | undefined;
-  /** Which of the ops that the choice names in `also` are wanted; default: none. */
-  readonly also?: ReadonlySet<string>;
+  /** Which of the ops that the choice names in `also` are wanted, and how their results lie, as `output` does; default: none. */
+  readonly also?: ReadonlyMap<string, View>;
   /**
    * Sums of the columns of what is stored. A way that does not call `sums.store` leaves them to a launch of their own, which
    * reads memory.

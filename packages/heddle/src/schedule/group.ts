@@ -15,7 +15,21 @@ export interface Group {
    * are sums of the columns that its kernel stores, and their results come last.
    */
   readonly reduction?: MatrixReduction;
+  /** Roots that are stored as regions of other nodes' memory: see passes/regions.ts. */
+  readonly regions?: ReadonlyMap<GraphNode, Region>;
 }
+
+/** Where in the memory of a whole one of its parts lies: element (i, j, …) of the part at offset + i·strides[0] + j·strides[1] … */
+export interface Region {
+  readonly whole: GraphNode;
+  readonly strides: readonly number[];
+  readonly offset: number;
+}
+
+/** The nodes whose memory a group writes: its roots, and the wholes that some of these are parts of. */
+export const writtenBy = ({ roots, regions }: Group): GraphNode[] => [
+  ...new Set(roots.map((root) => regions?.get(root)?.whole ?? root)),
+];
 
 /** The results of the sums beside a call. */
 export const sumsOf = ({ roots, call, reduction }: Group): GraphNode[] =>

@@ -1,6 +1,6 @@
 /** The graph compiler: from a graph to launches. `PASSES` is the list, in the order they run. */
 import { printPlan, verifyPlan } from '#schedule/checks.js';
-import { joinLists, joinSums, mergeLaunches, tuneCalls } from '#schedule/gpu-passes.js';
+import { joinLists, joinSums, mergeLaunches, placeParts, tuneCalls } from '#schedule/gpu-passes.js';
 import { env } from '../core/env.js';
 import { debug } from '../core/log.js';
 import type { GraphNode } from '../graph/node.js';
@@ -44,6 +44,12 @@ export const PASSES: readonly PlanPass[] = [
     why: 'a kernel that has rows of what it stores at hand sums their columns: nobody reads them for that',
     when: gpu,
     run: joinSums,
+  },
+  {
+    name: 'parts',
+    why: 'what only puts others together is stored by those who make its parts: nothing is copied',
+    when: gpu,
+    run: placeParts,
   },
   {
     name: 'open',

@@ -13,13 +13,13 @@ import { simulate } from '../../src/runtime/sim/launch.js';
 import { noise } from '../kernel/harness.js';
 
 /** Queries of two heads share keys. */
-const [HEADS, QUERIES, KEYS, WIDTH] = [2, 130, 100, 32];
+const [HEADS, KEY_HEADS, QUERIES, KEYS, WIDTH] = [2, 1, 130, 100, 32];
 
 const inHeads = (rows: number): RowsLayout => ({
   ...{ offset: 0, batch: rows * WIDTH * HEADS, head: rows * WIDTH, row: WIDTH, column: 1 },
 });
 const problem: GradientProblem = {
-  ...{ dtype: bf16, batch: 1, heads: HEADS, keyHeads: 1, queries: QUERIES, keys: KEYS, width: WIDTH },
+  ...{ dtype: bf16, batch: 1, heads: HEADS, keyHeads: KEY_HEADS, queries: QUERIES, keys: KEYS, width: WIDTH },
   ...{ isCausal: true, scale: 0.3, mask: undefined },
   ...{ q: inHeads(QUERIES), k: inHeads(KEYS), v: inHeads(KEYS) },
   g: { offset: 0, batch: QUERIES * HEADS * WIDTH, head: WIDTH, row: HEADS * WIDTH, column: 1 },
@@ -123,14 +123,30 @@ test('several blocks give the output', () =>
     forward,
     3,
   ));
+/** As a result lies that has its memory to itself, and in part of a tensor whose rows have three such results. */
+const alone = (length: number, heads: number): RowsLayout => ({
+  ...{ offset: 0, column: 1, head: WIDTH, row: heads * WIDTH, batch: length * heads * WIDTH },
+});
+const among = (length: number, heads: number, part: number): RowsLayout => {
+  const { head, row, batch, column } = alone(length, heads);
+  return { offset: part * row, column, head, row: 3 * row, batch: 3 * batch };
+};
+const toQueries = alone(QUERIES, HEADS);
+const toKeys = alone(KEYS, KEY_HEADS);
+
 test('several blocks give the gradient of queries', () =>
-  check(queryGradientGroups(problem, tile(2, 32, 2), 3), { toQ }, { ...sources, ...numbers }, 3));
+  check(queryGradientGroups(problem, tile(2, 32, 2), 3, toQueries), { toQ }, { ...sources, ...numbers }, 3));
 test('warpgroups give the gradient of queries', () =>
-  check(queryGradientGroups(problem, tile(2, 32, 2), 1), { toQ }, { ...sources, ...numbers }));
+  check(queryGradientGroups(problem, tile(2, 32, 2), 1, toQueries), { toQ }, { ...sources, ...numbers }));
+test('warpgroups give the gradient of queries as part of a tensor', () => {
+  const exact = spread(toQ, among(QUERIES, HEADS, 1), QUERIES, HEADS);
+  const kernel = queryGradientGroups(problem, tile(2, 32, 2), 1, among(QUERIES, HEADS, 1));
+  check(kernel, { toQ: exact }, { ...sources, ...numbers });
+});
 for (const results of [
-  { toK: true, toV: true },
-  { toK: true, toV: false },
-  { toK: false, toV: true },
+  { toK: toKeys, toV: toKeys },
+  { toK: toKeys, toV: undefined },
+  { toK: undefined, toV: toKeys },
 ])
   test(`warpgroups give the gradients of ${results.toK ? 'keys' : ''} ${results.toV ? 'values' : ''}`, () =>
     check(
@@ -138,3 +154,22 @@ for (const results of [
       { ...(results.toK && { toK }), ...(results.toV && { toV }) },
       { ...sources, ...numbers },
     ));
+test('warpgroups give the gradients of keys and values as parts of a tensor', () => {
+  const results = { toK: among(KEYS, KEY_HEADS, 1), toV: among(KEYS, KEY_HEADS, 2) };
+  const exact = {
+    toK: spread(toK, results.toK, KEYS, KEY_HEADS),
+    toV: spread(toV, results.toV, KEYS, KEY_HEADS),
+  };
+  check(keyValueGradientGroups(problem, tile(2, 48, 2), 1, results), exact, { ...sources, ...numbers });
+});
+
+/** A result in the tensor that it is part of, zeros around it. */
+function spread(from: Float64Array, to: RowsLayout, length: number, heads: number): Float64Array {
+  const whole = new Float64Array(3 * from.length);
+  from.forEach((x, i) => {
+    const [head, row] = [Math.floor(i / WIDTH) % heads, Math.floor(i / (WIDTH * heads)) % length];
+    const batch = Math.floor(i / (WIDTH * heads * length));
+    whole[to.offset + batch * to.batch + row * to.row + head * to.head + (i % WIDTH)] = x;
+  });
+  return whole;
+}

@@ -7,7 +7,7 @@ import { gridStage } from '../stage.js';
 import type { AttentionArg } from './arg.js';
 import { attentionWarps, type ForwardResults } from './cuda-forward.js';
 import { keyValueGradientWarps, queryGradientWarps } from './cuda-gradients.js';
-import { type AttentionProblem, attentionProblem, gradientProblem } from './problem.js';
+import { type AttentionProblem, attentionProblem, gradientProblem, rowsOf, suitsPairs } from './problem.js';
 import type { WarpTile } from './warp.js';
 import { type GroupTile, suitsCopies } from './warpgroup.js';
 import { attentionGroups } from './warpgroup-forward.js';
@@ -160,14 +160,15 @@ function queryGradientVariants(io: KernelIo, arg: AttentionArg): Variant[] {
   const p = gradientProblem(io, arg);
   const sources = [...gradientInputs(p.mask !== undefined), { output: true } as const];
   const tile = tileOf(p.width);
+  const toQ = rowsOf(io.output);
   const warps = {
     name: warpsName(tile),
-    plan: () => [gridStage(queryGradientWarps(p, tile), ...sources)],
+    plan: () => [gridStage(queryGradientWarps(p, tile, toQ), ...sources)],
   };
   if (!suitsGroups(p, io.target) || !suitsCopies(p.g)) return [warps];
   const groups = queryTiles(p).map((tile) => ({
     name: groupsName(tile),
-    plan: () => [gridStage(queryGradientGroups(p, tile, io.target.units), ...sources)],
+    plan: () => [gridStage(queryGradientGroups(p, tile, io.target.units, toQ), ...sources)],
   }));
   return p.queries > FEW ? [...groups, warps] : [warps, ...groups.slice(0, 1)];
 }
@@ -178,13 +179,16 @@ export const queryGradientChoice: KernelChoice<AttentionArg> = {
   strided: ANY_GRADIENT,
   copiesNothing: true,
   finishes: false,
+  places: suitsPairs,
   variants: queryGradientVariants,
   plan: (io, arg) => queryGradientVariants(io, arg)[0]!.plan(),
 };
 
 function keyValueVariants(io: KernelIo, arg: AttentionArg, toK: boolean): Variant[] {
   const p = gradientProblem(io, arg);
-  const results = { toK, toV: !toK || io.also?.has(VALUE_GRADIENT) === true };
+  const output = rowsOf(io.output);
+  const values = toK ? io.also?.get(VALUE_GRADIENT) : io.output;
+  const results = { toK: toK ? output : undefined, toV: values && rowsOf(values) };
   const outs: StageArgument[] = [
     { output: true },
     ...(results.toK && results.toV ? [{ also: VALUE_GRADIENT }] : []),
@@ -209,6 +213,7 @@ export const keyGradientChoice: KernelChoice<AttentionArg> = {
   strided: ANY_GRADIENT,
   copiesNothing: true,
   finishes: false,
+  places: suitsPairs,
   also: [VALUE_GRADIENT],
   variants: (io, arg) => keyValueVariants(io, arg, true),
   plan: (io, arg) => keyValueVariants(io, arg, true)[0]!.plan(),
@@ -220,6 +225,7 @@ export const valueGradientChoice: KernelChoice<AttentionArg> = {
   strided: ANY_GRADIENT,
   copiesNothing: true,
   finishes: false,
+  places: suitsPairs,
   variants: (io, arg) => keyValueVariants(io, arg, false),
   plan: (io, arg) => keyValueVariants(io, arg, false)[0]!.plan(),
 };

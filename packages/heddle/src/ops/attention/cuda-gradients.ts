@@ -12,14 +12,14 @@ import { f32 } from '../../core/dtype.js';
 import { buffer } from '../../kernel/ir/types.js';
 import { defineKernel } from '../../kernel/language/language.js';
 import type { GridKernel } from '../tiled.js';
-import type { GradientProblem } from './problem.js';
+import type { GradientProblem, RowsLayout } from './problem.js';
 import { sources, WARP, type WarpTile, warpWork } from './warp.js';
 
 type GradientParams = 'g' | 'q' | 'k' | 'v' | 'logSumExp' | 'mean' | 'mask' | 'toQ' | 'toK' | 'toV';
 type Params = Record<GradientParams, ReturnType<typeof buffer>>;
 
 /** The gradient of queries: blocks of queries meet tiles of keys and values. */
-export function queryGradientWarps(p: GradientProblem, tile: WarpTile): GridKernel {
+export function queryGradientWarps(p: GradientProblem, tile: WarpTile, toQ: RowsLayout): GridKernel {
   const work = warpWork(p, tile);
   const down = Math.ceil(p.queries / work.rows);
   const kernel = defineKernel(
@@ -34,7 +34,7 @@ export function queryGradientWarps(p: GradientProblem, tile: WarpTile): GridKern
       const { barrier, blockIdx, commitCopies, exp2, f32, idiv, lane, laneId, local, local4 } = context;
       const { shared, store2, u32, vec2, vec4, waitCopies, warpId } = context;
       const { clear, copyTile, multiplyColumns, multiplyRows, readRows, toOperand, toScores } = context;
-      const { down, work } = context;
+      const { down, toQ, work } = context;
       const { batch, heads, isCausal, keys, queries, rows, sharing, tile, width } = work;
       const { across, stages } = tile;
       const qs = shared(work.element, 1, rows, work.pitch);
@@ -109,7 +109,7 @@ export function queryGradientWarps(p: GradientProblem, tile: WarpTile): GridKern
       for (let half = 0; half < 2; half++) {
         const query = row + 8 * half;
         if (query < queries) {
-          const to = ((b * queries + query) * heads + h) * width + 2 * (laneId % 4);
+          const to = toQ.offset + b * toQ.batch + query * toQ.row + h * toQ.head + 2 * (laneId % 4);
           for (let j = 0; j < idiv(width, 8); j++) {
             const v = sums[j];
             const pair = vec2(lane(v, 2 * half) * work.scale, lane(v, 2 * half + 1) * work.scale);
@@ -118,16 +118,27 @@ export function queryGradientWarps(p: GradientProblem, tile: WarpTile): GridKern
         }
       }
     },
-    { ...WARP, work, down },
+    { ...WARP, work, down, toQ },
   );
   return { kernel, grid: [down * p.heads * p.batch, 1, 1], threads: work.threads, sharedBytes: 0 };
 }
 
-/** Which of the gradients of keys and values are wanted. */
+/** Those of the gradients of keys and values that are wanted, as they lie. */
 export interface KeyValueResults {
-  readonly toK: boolean;
-  readonly toV: boolean;
+  readonly toK: RowsLayout | undefined;
+  readonly toV: RowsLayout | undefined;
 }
+
+/** The same for a kernel: which are wanted, and how they lie, which it asks of those alone. */
+export interface GradientContext {
+  readonly wanted: Readonly<Record<'toK' | 'toV', boolean>>;
+  readonly results: Readonly<Record<'toK' | 'toV', RowsLayout>>;
+}
+
+export const gradientContext = ({ toK, toV }: KeyValueResults): GradientContext => ({
+  wanted: { toK: toK !== undefined, toV: toV !== undefined },
+  results: { toK, toV } as GradientContext['results'],
+});
 
 /** The gradients of keys and values: blocks of keys meet tiles of queries, of all heads that share the keys. */
 export function keyValueGradientWarps(
@@ -150,7 +161,7 @@ export function keyValueGradientWarps(
       const { barrier, blockIdx, commitCopies, copyAsync, exp2, f32, idiv, lane, laneId, local4 } = context;
       const { shared, store2, threadIdx, u32, vec2, vec4, waitCopies, warpId } = context;
       const { clear, copyTile, multiplyColumns, multiplyRows, readRows, toOperand, toScores } = context;
-      const { results, work } = context;
+      const { results, wanted, work } = context;
       const { batch, heads, isCausal, keyHeads, keys, queries, rows, sharing, tile, width } = work;
       const { across, stages } = tile;
       const ks = shared(work.element, 1, rows, work.pitch);
@@ -221,11 +232,11 @@ export function keyValueGradientWarps(
           const power = (i: number) => exp2(lane(s, i) - logs[stage][8 * j + 2 * (laneId % 4) + (i % 2)]);
           scores[j] = vec4(power(0), power(1), power(2), power(3));
         }
-        if (results.toV) {
+        if (wanted.toV) {
           toOperand(weights, scores, across, context);
           multiplyColumns(sumsV, weights, gs, stage, across, context);
         }
-        if (results.toK) {
+        if (wanted.toK) {
           clear(products, idiv(across, 8), context);
           readRows(own, vs, 0, 16 * warpId, context);
           multiplyRows(products, own, gs, stage, across, context);
@@ -245,13 +256,19 @@ export function keyValueGradientWarps(
       for (let half = 0; half < 2; half++) {
         const key = row + 8 * half;
         if (key < keys) {
-          const to = ((b * keys + key) * keyHeads + h) * width + 2 * (laneId % 4);
-          for (let j = 0; j < idiv(width, 8); j++) {
-            const v = sumsV[j];
-            const k = sumsK[j];
-            if (results.toV)
+          const placeIn = (to: RowsLayout) =>
+            to.offset + b * to.batch + key * to.row + h * to.head + 2 * (laneId % 4);
+          if (wanted.toV) {
+            const to = placeIn(results.toV);
+            for (let j = 0; j < idiv(width, 8); j++) {
+              const v = sumsV[j];
               store2(given.toV, to + 8 * j, work.cast(vec2(lane(v, 2 * half), lane(v, 2 * half + 1))));
-            if (results.toK) {
+            }
+          }
+          if (wanted.toK) {
+            const to = placeIn(results.toK);
+            for (let j = 0; j < idiv(width, 8); j++) {
+              const k = sumsK[j];
               const pair = vec2(lane(k, 2 * half) * work.scale, lane(k, 2 * half + 1) * work.scale);
               store2(given.toK, to + 8 * j, work.cast(pair));
             }
@@ -260,7 +277,7 @@ export function keyValueGradientWarps(
       }
       waitCopies(0);
     },
-    { ...WARP, work, results },
+    { ...WARP, ...gradientContext(results), work },
   );
   return { kernel, grid: [down * p.keyHeads * p.batch, 1, 1], threads: work.threads, sharedBytes: 0 };
 }

@@ -41,6 +41,16 @@ export interface GradientProblem extends AttentionProblem {
   readonly g: RowsLayout;
 }
 
+/** A tensor (B, L, H, X) as its rows lie: a result, or the gradient of one. */
+export function rowsOf(view: View): RowsLayout {
+  const { batch, head: row, row: head, column, offset } = layoutOf(view);
+  return { batch, head, row, column, offset };
+}
+
+/** Whether a result, stored by pairs of features, can lie so. */
+export const suitsPairs = ({ strides, offset }: View): boolean =>
+  strides.at(-1) === 1 && [...strides.slice(0, -1), offset].every((n) => n % 2 === 0);
+
 const layoutOf = ({ strides, offset }: View): RowsLayout => {
   const [batch, head, row, column] = strides as readonly [number, number, number, number];
   return { offset, batch, head, row, column };
@@ -72,6 +82,5 @@ export function gradientProblem(
   { inputs: [g, q, k, v, , , mask] }: KernelIo,
   arg: AttentionArg,
 ): GradientProblem {
-  const { batch, head: row, row: head, column, offset } = layoutOf(g!);
-  return { ...problemOf([q!, k!, v!], mask, arg), g: { batch, head, row, column, offset } };
+  return { ...problemOf([q!, k!, v!], mask, arg), g: rowsOf(g!) };
 }

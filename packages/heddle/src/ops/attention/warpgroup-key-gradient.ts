@@ -13,8 +13,8 @@ import { f32 } from '../../core/dtype.js';
 import { type BufferSchema, buffer } from '../../kernel/ir/types.js';
 import { defineKernel, type Memory } from '../../kernel/language/language.js';
 import type { GridKernel } from '../tiled.js';
-import type { KeyValueResults } from './cuda-gradients.js';
-import type { GradientProblem } from './problem.js';
+import { type GradientContext, gradientContext, type KeyValueResults } from './cuda-gradients.js';
+import type { GradientProblem, RowsLayout } from './problem.js';
 import {
   GROUP,
   type GroupContext,
@@ -26,8 +26,7 @@ import {
   THREADS,
 } from './warpgroup.js';
 
-interface Context extends GroupContext {
-  readonly results: KeyValueResults;
+interface Context extends GroupContext, GradientContext {
   readonly eachKeys: typeof eachKeys;
   readonly produce: typeof produce;
   readonly bringNumbers: typeof bringNumbers;
@@ -155,6 +154,7 @@ function maskWeights(scores: Memory, row: number, column: number, context: Conte
 /** Stores the rows of a block that a thread has: the first, and the eighth after it. */
 function storeRows(
   to: Memory,
+  layout: RowsLayout,
   sums: Memory,
   factor: number,
   row: number,
@@ -162,11 +162,12 @@ function storeRows(
   context: Context,
 ): void {
   const { idiv, laneId, store2, vec2, work } = context;
-  const { keyHeads, keys, width } = work;
+  const { keys, width } = work;
   for (let half = 0; half < 2; half++) {
     const key = row + 8 * half;
     if (key < keys) {
-      const first = ((at.batch * keys + key) * keyHeads + at.head) * width + 2 * (laneId % 4);
+      const from = layout.offset + at.batch * layout.batch + key * layout.row + at.head * layout.head;
+      const first = from + 2 * (laneId % 4);
       for (let j = 0; j < idiv(width, 8); j++) {
         const pair = vec2(sums[4 * j + 2 * half] * factor, sums[4 * j + 2 * half + 1] * factor);
         store2(to, first + 8 * j, work.cast(pair));
@@ -180,7 +181,7 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
   const { arrive, eachKeys, exp2Normal, f32, fenceWgmma, fma, groupBarrier, idiv, laneId, local } = context;
   const { threadIdx, u32, warpId } = context;
   const { maskWeights, startColumns, startRows, storeRows, toOperand, waitBarrier, waitWgmma } = context;
-  const { results, work, ROWS, THREADS } = context;
+  const { results, wanted, work, ROWS, THREADS } = context;
   const { across, isCausal, scale, scale2, stages, width } = work;
   const { empty, emptyOwn, full, fullOwn, gs, ks, logs, means, qs, vs } = tiles;
   const scores = local(f32, idiv(across, 2));
@@ -226,8 +227,8 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
       // A wait for the copy engine keeps the compiler from waiting for the products before it makes the powers.
       if (n + 1 < at.tiles) waitTile(n + 1);
       waitWgmma(products, 0);
-      if (results.toV) startColumns(sumsV, weights, gs, s, context);
-      if (results.toK) {
+      if (wanted.toV) startColumns(sumsV, weights, gs, s, context);
+      if (wanted.toK) {
         for (let i = 0; i < idiv(across, 2); i++)
           products[i] = scores[i] * (products[i] - means[s][8 * idiv(i, 4) + column + (i % 2)]);
         toOperand(slopes, products, across, context);
@@ -238,8 +239,8 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
     waitWgmma(sumsV, 0);
     if (isFirstLane) arrive(emptyOwn, 0);
     if (at.tiles > 0) free((begin + at.tiles - 1) % stages);
-    if (results.toV) storeRows(given.toV, sumsV, 1, row, at, context);
-    if (results.toK) storeRows(given.toK, sumsK, scale, row, at, context);
+    if (wanted.toV) storeRows(given.toV, results.toV, sumsV, 1, row, at, context);
+    if (wanted.toK) storeRows(given.toK, results.toK, sumsK, scale, row, at, context);
     taken += 1;
     met += at.tiles;
   }, context);
@@ -306,7 +307,8 @@ export function keyValueGradientGroups(
     {
       ...GROUP,
       ...{ eachKeys, produce, bringNumbers, differentiate, maskWeights, storeRows },
-      ...{ dtype: p.dtype, registers: REGISTERS[tile.groups], results, work, ROWS, THREADS },
+      ...gradientContext(results),
+      ...{ dtype: p.dtype, registers: REGISTERS[tile.groups], work, ROWS, THREADS },
     },
   );
   return {

@@ -8,7 +8,7 @@ import { f32 } from '../../core/dtype.js';
 import { type BufferSchema, buffer } from '../../kernel/ir/types.js';
 import { defineKernel, type Memory } from '../../kernel/language/language.js';
 import type { GridKernel } from '../tiled.js';
-import type { GradientProblem } from './problem.js';
+import type { GradientProblem, RowsLayout } from './problem.js';
 import {
   GROUP,
   type GroupContext,
@@ -21,6 +21,7 @@ import {
 } from './warpgroup.js';
 
 interface Context extends GroupContext {
+  readonly toQ: RowsLayout;
   readonly produce: typeof produce;
   readonly differentiate: typeof differentiate;
   readonly toSlopes: typeof toSlopes;
@@ -85,7 +86,7 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
     context;
   const { maskScores, startColumns, startRows, toOperand, toSlopes, u32, vec2, waitBarrier, waitWgmma } =
     context;
-  const { work, ROWS, THREADS } = context;
+  const { toQ, work, ROWS, THREADS } = context;
   const { across, heads, isCausal, keys, queries, scale, scale2, stages, width } = work;
   const { empty, emptyOwn, full, fullOwn, gs, ks, qs, vs } = tiles;
   const scores = local(f32, idiv(across, 2));
@@ -144,7 +145,8 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
     for (let half = 0; half < 2; half++) {
       const query = row + 8 * half;
       if (query < queries) {
-        const to = ((at.batch * queries + query) * heads + at.head) * width + 2 * (laneId % 4);
+        const first = toQ.offset + at.batch * toQ.batch + query * toQ.row + at.head * toQ.head;
+        const to = first + 2 * (laneId % 4);
         for (let j = 0; j < idiv(width, 8); j++) {
           const pair = vec2(sums[4 * j + 2 * half] * scale, sums[4 * j + 2 * half + 1] * scale);
           store2(given.toQ, to + 8 * j, work.cast(pair));
@@ -156,8 +158,13 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
   }, context);
 }
 
-/** The gradient of queries. No mask, and a scale above 0. */
-export function queryGradientGroups(p: GradientProblem, tile: GroupTile, units: number): GridKernel {
+/** The gradient of queries. No mask, and a scale above 0. @param toQ as the result lies */
+export function queryGradientGroups(
+  p: GradientProblem,
+  tile: GroupTile,
+  units: number,
+  toQ: RowsLayout,
+): GridKernel {
   const rows = ROWS * tile.groups;
   const q = mappedRows(p.q, p, [p.batch, p.heads, p.queries], rows);
   const g = mappedRows(p.g, p, [p.batch, p.heads, p.queries], rows);
@@ -205,7 +212,7 @@ export function queryGradientGroups(p: GradientProblem, tile: GroupTile, units: 
     {
       ...GROUP,
       ...{ produce, differentiate, toSlopes },
-      ...{ dtype: p.dtype, registers: REGISTERS[tile.groups], work, ROWS, THREADS },
+      ...{ dtype: p.dtype, registers: REGISTERS[tile.groups], toQ, work, ROWS, THREADS },
     },
   );
   return {

@@ -5,6 +5,8 @@ import type { Plan } from '../plan.js';
 
 export const joinSums = ({ groups, stored }: Plan): Partition => ({ groups, stored });
 
+export const placeParts = joinSums;
+
 export const joinLists = (launches: readonly PlacedLaunch[]): readonly PlacedLaunch[] => launches;
 
 export const mergeLaunches = joinLists;

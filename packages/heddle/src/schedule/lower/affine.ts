@@ -88,6 +88,10 @@ export function slope(a: Affine, v: Atom): number | undefined {
   return factor;
 }
 
+/** Whether `a` is a multiple of `by` where `v` is. */
+export const isMultiple = (a: Affine, v: Atom, by: number): boolean =>
+  a.constant % by === 0 && a.terms.every((t) => t.atom === v || t.factor % by === 0);
+
 const dependsOn = (a: Atom, v: Atom): boolean =>
   a === v || ('value' in a.of && a.of.value.terms.some((t) => dependsOn(t.atom, v)));
 

@@ -23,9 +23,9 @@ import {
   type Memories,
   powerOfTwo,
   scopeOf,
+  storesOf,
   THREAD,
   times,
-  toIndex,
 } from './lowering.js';
 import { matrixBody } from './matrix-kernel.js';
 
@@ -163,10 +163,10 @@ function columns(
     held.set(node, k.read(declared('sum', k.read(sums[i]!), final)));
   });
   const evaluator = new Evaluator(scope, vector, final);
-  const stores = roots.map((root, i) => {
+  const stores = roots.flatMap((root, i) => {
     const v = declared('v', evaluator.value(root, at), final);
     evaluator.define(root, at, k.read(v));
-    return k.store(outputs[i]!, k.read(v), [toIndex(at)]);
+    return storesOf(outputs[i]!, k.read(v), root, at, evaluator);
   });
   const first = k.alu('eq', [k.read(y), k.int(0)]);
   const condition = partial ? k.alu('and', [first, inside]) : first;

@@ -21,9 +21,9 @@ import {
   type Memories,
   powerOfTwo,
   scopeOf,
+  storesOf,
   THREAD,
   times,
-  toIndex,
 } from './lowering.js';
 import type { Survey } from './survey.js';
 
@@ -117,10 +117,10 @@ export function computed(
 ): Statement[] {
   const counter = at.at(-1)!.value.terms[0]?.atom;
   const evaluator = new Evaluator(scope, lanes > 1 ? { atom: counter!, lanes } : undefined, out);
-  return roots.map((root, i) => {
+  return roots.flatMap((root, i) => {
     const v = declared('v', evaluator.value(root, at), out);
     evaluator.define(root, at, k.read(v));
-    return k.store(outputs[i]!, k.read(v), [toIndex(at)]);
+    return storesOf(outputs[i]!, k.read(v), root, at, evaluator);
   });
 }
 

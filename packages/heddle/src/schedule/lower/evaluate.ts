@@ -11,8 +11,20 @@ import type { Expr, MemoryNode, Statement, Variable } from '../../kernel/ir/ir.j
 import * as k from '../../kernel/ir/ir.js';
 import type { Scalar } from '../../kernel/ir/ops.js';
 import { type Lanes, value as valueType } from '../../kernel/ir/types.js';
+import type { Region } from '../group.js';
 import { Accumulation, opOf, zeroOf } from './accumulate.js';
-import { type Affine, type Atom, atom, ofAtom, plus, shifted, slope, times, toExpr } from './affine.js';
+import {
+  type Affine,
+  type Atom,
+  atom,
+  isMultiple,
+  ofAtom,
+  plus,
+  shifted,
+  slope,
+  times,
+  toExpr,
+} from './affine.js';
 import { align, type Coordinates, type Digit, flatten, type LoopAxis, loopSizes } from './coordinates.js';
 import { kept, padded, runsOf, sliced, windowed } from './movement.js';
 import { philoxBlock, philoxWord } from './philox.js';
@@ -27,6 +39,8 @@ export interface LoopScope {
   readonly vectorReduce: boolean;
   /** Several lanes are one access only from a multiple of that many elements on, as on a GPU. */
   readonly aligned?: boolean;
+  /** Results that are stored as parts of others. */
+  readonly regions?: ReadonlyMap<GraphNode, Region> | undefined;
   /** Told of every load, to judge which loop is contiguous. */
   onLoad?(index: Affine): void;
   /** A value that is the same wherever the kernel asks for it: a reduction of the row it works on. */
@@ -51,15 +65,15 @@ const MOST_COMPUTED = 1_000_000;
 const USED_OFTEN: ReadonlySet<unknown> = new Set(['pow', 'atan2', 'tanh', 'exp']);
 
 export class Evaluator {
-  readonly #scope: LoopScope;
-  readonly #vector: Vector | undefined;
+  readonly scope: LoopScope;
+  readonly vector: Vector | undefined;
   /** Statements go here; undefined where only an expression will do. */
   readonly #out: Statement[] | undefined;
   readonly #known = new Map<Coordinates, Map<GraphNode, Expr>>();
 
   constructor(scope: LoopScope, vector: Vector | undefined, out: Statement[] | undefined) {
-    this.#scope = scope;
-    this.#vector = vector;
+    this.scope = scope;
+    this.vector = vector;
     this.#out = out;
   }
 
@@ -77,9 +91,9 @@ export class Evaluator {
   value(node: GraphNode, at: Coordinates): Expr {
     const known = this.#known.get(at)?.get(node);
     if (known) return known;
-    const held = this.#scope.held?.(node);
+    const held = this.scope.held?.(node);
     if (held) return held.type.lanes === this.#lanes ? held : k.splat(held, this.#lanes);
-    const memory = this.#scope.memory(node);
+    const memory = this.scope.memory(node);
     const made = memory ? this.#load(memory, flatten(at)) : this.#compute(node, at);
     const value = node.users > 1 && this.#out ? this.#bind(made) : made;
     this.define(node, at, value);
@@ -88,50 +102,50 @@ export class Evaluator {
 
   /** The same evaluator, with what it knows, for statements of an inner block. */
   within(out: Statement[]): Evaluator {
-    const inner = new Evaluator(this.#scope, this.#vector, out);
+    const inner = new Evaluator(this.scope, this.vector, out);
     for (const [at, values] of this.#known) inner.#known.set(at, new Map(values));
     return inner;
   }
 
   get #lanes(): Lanes {
-    return this.#vector?.lanes ?? 1;
+    return this.vector?.lanes ?? 1;
   }
 
   #bind(value: Expr): Expr {
-    if (value.op === 'splat' && this.#scope.aligned)
+    if (value.op === 'splat' && this.scope.aligned)
       return k.splat(this.#bind(value.src[0] as Expr), value.type.lanes);
     if (value.op === 'const' || value.op === 'variable' || !this.#out) return value;
-    const serial = named.get(this.#scope) ?? 0;
-    named.set(this.#scope, serial + 1);
+    const serial = named.get(this.scope) ?? 0;
+    named.set(this.scope, serial + 1);
     const variable: Variable = { name: `t${serial}`, type: value.type, constant: true };
     this.#out.push(k.declare(variable, value));
     return k.read(variable);
   }
 
   #load(memory: MemoryNode, index: Affine): Expr {
-    this.#scope.onLoad?.(index);
-    if (!this.#vector) return k.load(memory, [toExpr(index)]);
-    const { atom: v, lanes } = this.#vector;
+    this.scope.onLoad?.(index);
+    if (!this.vector) return k.load(memory, [toExpr(index)]);
+    const { atom: v, lanes } = this.vector;
     const step = slope(index, v);
     if (step === 0) return k.splat(k.load(memory, [toExpr(index)]), lanes);
-    if (step === 1 && (!this.#scope.aligned || isMultiple(index, v, lanes)))
+    if (step === 1 && (!this.scope.aligned || isMultiple(index, v, lanes)))
       return k.load(memory, [toExpr(index)], lanes);
-    const gathered = this.#scope.gathered?.(memory, index);
+    const gathered = this.scope.gathered?.(memory, index);
     if (gathered) return gathered;
     return k.vector(Array.from({ length: lanes }, (_, i) => k.load(memory, [toExpr(shifted(index, v, i))])));
   }
 
   /** An index as a value, lane by lane where it varies. */
   #index(index: Affine): Expr {
-    if (!this.#vector) return toExpr(index);
-    const { atom: v, lanes } = this.#vector;
+    if (!this.vector) return toExpr(index);
+    const { atom: v, lanes } = this.vector;
     if (slope(index, v) === 0) return k.splat(toExpr(index), lanes);
     return k.vector(Array.from({ length: lanes }, (_, i) => toExpr(shifted(index, v, i))));
   }
 
   #compute(node: GraphNode, at: Coordinates): Expr {
-    const steps = (computed.get(this.#scope) ?? 0) + 1;
-    computed.set(this.#scope, steps);
+    const steps = (computed.get(this.scope) ?? 0) + 1;
+    computed.set(this.scope, steps);
     if (steps > MOST_COMPUTED)
       throw new InternalError(
         `lowering ${node.op} of (${node.shape}): more than ${MOST_COMPUTED} steps for one kernel`,
@@ -185,16 +199,16 @@ export class Evaluator {
 
   /** Ops with conditions on coordinates are done one lane at a time where a vector loop is around. */
   #perLane(node: GraphNode, at: Coordinates): Expr {
-    if (!this.#vector) return this.#scalar(node, at);
-    const { atom: v, lanes } = this.#vector;
+    if (!this.vector) return this.#scalar(node, at);
+    const { atom: v, lanes } = this.vector;
     if (node.op === 'random' && this.#isRun(flatten(at))) return this.#randomBlock(node, at);
-    if (node.op === 'gather' && this.#scope.aligned) {
+    if (node.op === 'gather' && this.scope.aligned) {
       const position = this.value(node.src[1]!, at);
       if (position.op === 'splat') return this.#gather(node, at, position.src[0] as Expr);
     }
     const varies = at.some((d) => slope(d.value, v) !== 0);
     const one = (by: number): Expr => {
-      const inner = new Evaluator(this.#scope, SCALAR, this.#out);
+      const inner = new Evaluator(this.scope, SCALAR, this.#out);
       return inner.value(
         node,
         at.map((d) => ({ ...d, value: shifted(d.value, v, by) })),
@@ -238,19 +252,19 @@ export class Evaluator {
       valid,
       k.constant(node.dtype, zeroOf(node)),
       (inner) => inner.value(x, groups.flat()),
-      this.#vector,
+      this.vector,
     );
   }
 
   /** Whether the lanes are four neighbours from a multiple of four on. */
   #isRun(index: Affine): boolean {
-    const { atom: v, lanes } = this.#vector!;
+    const { atom: v, lanes } = this.vector!;
     return lanes === 4 && slope(index, v) === 1 && isMultiple(index, v, 4);
   }
 
   /** Four neighbouring words are one block of Philox. */
   #randomBlock(node: GraphNode, at: Coordinates): Expr {
-    const scalar = new Evaluator(this.#scope, SCALAR, this.#out);
+    const scalar = new Evaluator(this.scope, SCALAR, this.#out);
     const counter = this.#bind(scalar.value(node.src[0]!, []));
     const { seed } = argOf(node, 'random');
     const words = philoxBlock(this.#bind(toExpr(flatten(at))), counter, seed, (e) => this.#bind(e));
@@ -269,7 +283,7 @@ export class Evaluator {
     const lanes = vector?.lanes ?? 1;
     const result: Variable = { name: 'v', type: valueType(node.dtype, lanes), constant: false };
     const inside: Statement[] = [];
-    const found = value(new Evaluator(this.#scope, vector, inside));
+    const found = value(new Evaluator(this.scope, vector, inside));
     this.#emit(k.declare(result, k.splat(otherwise, lanes)));
     this.#emit(k.when(every(valid), k.block([...inside, k.set(result, found)])));
     return k.read(result);
@@ -296,7 +310,7 @@ export class Evaluator {
         inner.push(...outer[o++]!);
         return;
       }
-      const axis = this.#scope.axis(node, n, run.size);
+      const axis = this.scope.axis(node, n, run.size);
       let below = run.size;
       for (const size of loopSizes(axis)) {
         below /= size || 1;
@@ -311,17 +325,17 @@ export class Evaluator {
       }
     });
     return this.#accumulate(node, loops, (inside, vector) =>
-      new Evaluator(this.#scope, vector, inside).value(x, inner),
+      new Evaluator(this.scope, vector, inside).value(x, inner),
     );
   }
 
   /** The loops of a reduction around `term`; the innermost over vectors where that is allowed. */
   #accumulate(node: GraphNode, loops: readonly Loop[], term: Term): Expr {
     const last = loops.at(-1);
-    const isWide = last && !this.#vector && this.#scope.vectorReduce && last.digit.size >= 8;
+    const isWide = last && !this.vector && this.scope.vectorReduce && last.digit.size >= 8;
     if (isWide) return this.#accumulateLanes(node, loops.slice(0, -1), last, term);
     const sums = new Accumulation();
-    sums.add([addTo(sums.open(node, this.#lanes), node, this.#vector, term)]);
+    sums.add([addTo(sums.open(node, this.#lanes), node, this.vector, term)]);
     for (const { variable, digit } of loops.toReversed()) sums.loop(variable, digit.size);
     return this.#close(sums)[0]!;
   }
@@ -405,7 +419,7 @@ export class Evaluator {
         };
       });
       const coordinates = [...outer, ...found.map((f) => f.window), ...found.map((f) => f.tap)];
-      const inner = new Evaluator(this.#scope, SCALAR, inside);
+      const inner = new Evaluator(this.scope, SCALAR, inside);
       return inner.#guarded(node, valid, k.constant(node.dtype, zeroOf(node)), (e) =>
         e.value(x, coordinates),
       );
@@ -423,7 +437,7 @@ export class Evaluator {
     const digit = { size, value: ofAtom(atom(k.read(variable), Math.max(2, size))) };
     const coordinates = groups.flatMap((g, i) => (i === axis ? [digit] : g));
     return this.#accumulate(node, [{ variable, digit }], (inside) => {
-      const inner = new Evaluator(this.#scope, SCALAR, inside);
+      const inner = new Evaluator(this.scope, SCALAR, inside);
       const hit = k.alu('eq', [inner.value(index, coordinates), target]);
       return inner.#guarded(node, [hit], k.constant(node.dtype, zeroOf(node)), (e) =>
         e.value(values, coordinates),
@@ -454,10 +468,6 @@ const paddingOf = (node: GraphNode): Scalar => {
   const { value } = argOf(node, 'pad');
   return node.dtype === bool ? value !== 0 : node.dtype.name === 'i64' ? BigInt(value) : value;
 };
-
-/** Whether `index` is a multiple of `lanes` where the counter of lanes is. */
-const isMultiple = (index: Affine, v: Atom, lanes: number): boolean =>
-  index.constant % lanes === 0 && index.terms.every((t) => t.atom === v || t.factor % lanes === 0);
 
 /** A statement with another loop variable. */
 const renamed = (statement: Statement, from: Variable, to: Variable): Statement =>

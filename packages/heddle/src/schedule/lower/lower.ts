@@ -36,12 +36,12 @@ const BLOCK_WORK = 16384;
 /** Lower a group; nodes for which `hasMemory` holds are read, all others computed here. */
 export function lowerGroup(
   name: string,
-  { roots, reduction }: Group,
+  { roots, reduction, regions }: Group,
   hasMemory: (node: GraphNode) => boolean,
   target: Target,
 ): LoweredGroup {
   const own = new Set(roots);
-  const memories = new Memories((node) => hasMemory(node) && !own.has(node));
+  const memories = new Memories((node) => hasMemory(node) && !own.has(node), regions);
   const outputs = roots.map((root, i) => parameter(`y${i}`, root));
   let anySize: AnySizeForm | undefined;
   const body = (): Body => {
@@ -53,7 +53,7 @@ export function lowerGroup(
     }
     const axis: LoopAxis = { size: roots[0]!.size, splits: new Set() };
     const shape = survey(roots, axis, memories);
-    if (target.model === 'threads') {
+    if (target.model === 'threads' && !regions) {
       const scope = { ...scopeOf(memories, false), aligned: true };
       // Once: all groups that are alike have it.
       let lowered: ReturnType<AnySizeForm['lower']> | 'not yet' = 'not yet';

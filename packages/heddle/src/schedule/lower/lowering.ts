@@ -13,8 +13,20 @@ import type {
 } from '../../kernel/ir/ir.js';
 import * as k from '../../kernel/ir/ir.js';
 import { buffer, value as valueType } from '../../kernel/ir/types.js';
-import { type Affine, atom, ofAtom, toExpr } from './affine.js';
-import { type Coordinates, type Digit, flatten, type LoopAxis, loopSizes } from './coordinates.js';
+import type { Region } from '../group.js';
+import {
+  type Affine,
+  affine,
+  atom,
+  isMultiple,
+  ofAtom,
+  plus,
+  times as scaled,
+  shifted,
+  slope,
+  toExpr,
+} from './affine.js';
+import { align, type Coordinates, type Digit, flatten, type LoopAxis, loopSizes } from './coordinates.js';
 import { Evaluator, type LoopScope, type Vector } from './evaluate.js';
 
 /** A kernel for any number of elements: it is given the number after the memory. */
@@ -53,9 +65,12 @@ export class Memories {
   readonly #axes = new Map<string, LoopAxis>();
   readonly #ids = new Map<GraphNode, number>();
   readonly #hasMemory: (node: GraphNode) => boolean;
+  /** Of results that are stored as parts of others. */
+  readonly regions: ReadonlyMap<GraphNode, Region> | undefined;
 
-  constructor(hasMemory: (node: GraphNode) => boolean) {
+  constructor(hasMemory: (node: GraphNode) => boolean, regions?: ReadonlyMap<GraphNode, Region>) {
     this.#hasMemory = hasMemory;
+    this.regions = regions;
   }
 
   memory(node: GraphNode): MemoryNode | undefined {
@@ -115,6 +130,7 @@ export const scopeOf = (
   memory: (node) => memories.memory(node),
   axis: (node, run, size) => memories.axis(node, run, size),
   vectorReduce,
+  regions: memories.regions,
   ...(onLoad ? { onLoad } : {}),
 });
 
@@ -157,14 +173,39 @@ export function storeAll(
     evaluator.define(root, at, k.read(v));
     return k.read(v);
   });
-  const index = toIndex(at);
   values.forEach((v, i) => {
-    out.push(k.store(outputs[i]!, v, [index]));
+    out.push(...storesOf(outputs[i]!, v, roots[i]!, at, evaluator));
   });
   return k.block(out);
 }
 
 export const toIndex = (at: Coordinates): Expr => toExpr(flatten(at));
+
+/** Where the element of a result at these coordinates is in memory. */
+export function placeOf(root: GraphNode, at: Coordinates, { regions }: Pick<LoopScope, 'regions'>): Affine {
+  const region = regions?.get(root);
+  if (!region) return flatten(at);
+  return align(at, root.shape)
+    .map((digits, i) => scaled(flatten(digits), region.strides[i]!))
+    .reduce(plus, affine(region.offset));
+}
+
+/** Stores an element of a result, or the neighbours that a vector stands for, one by one where they do not lie side by side. */
+export function storesOf(
+  memory: MemoryNode,
+  value: Expr,
+  root: GraphNode,
+  at: Coordinates,
+  { scope, vector }: Pick<Evaluator, 'scope' | 'vector'>,
+): Statement[] {
+  const index = placeOf(root, at, scope);
+  const isRun = (v: Vector): boolean =>
+    slope(index, v.atom) === 1 && (!scope.aligned || isMultiple(index, v.atom, v.lanes));
+  if (!vector || !scope.regions?.has(root) || isRun(vector)) return [k.store(memory, value, [toExpr(index)])];
+  return Array.from({ length: vector.lanes }, (_, i) =>
+    k.store(memory, k.lane(value, i), [toExpr(shifted(index, vector.atom, i))]),
+  );
+}
 
 /**
  * The loop variables of `axes`, outermost first, from the position among all their elements: declared by quotients and

@@ -10,7 +10,7 @@ import type { MatrixReduction } from '../group.js';
 import { identityOf } from './accumulate.js';
 import type { Coordinates, LoopAxis } from './coordinates.js';
 import type { Evaluator, LoopScope } from './evaluate.js';
-import { type Body, cut, declared, type Memories, scopeOf, settled, toIndex } from './lowering.js';
+import { type Body, cut, declared, type Memories, scopeOf, settled, storesOf } from './lowering.js';
 import { guarded, levelsOf, neededInside } from './members.js';
 
 /** What a kernel computes, and what of. */
@@ -155,8 +155,8 @@ const stored = (
   results: readonly Result[],
   out: Statement[],
 ): Statement[] =>
-  results.map(({ root, memory }) => {
+  results.flatMap(({ root, memory }) => {
     const v = declared('v', evaluator.value(root, at), out);
     evaluator.define(root, at, k.read(v));
-    return k.store(memory, k.read(v), [toIndex(at)]);
+    return storesOf(memory, k.read(v), root, at, evaluator);
   });

@@ -5,7 +5,7 @@ import { argOf } from '../../graph/node.js';
 import { type Affine, slope } from './affine.js';
 import { type Digit, type LoopAxis, loopSizes } from './coordinates.js';
 import { Evaluator, VECTOR_DTYPES } from './evaluate.js';
-import { below, loopDigit, type Memories, scopeOf, variable } from './lowering.js';
+import { below, loopDigit, type Memories, placeOf, scopeOf, variable } from './lowering.js';
 
 /** What a dry run tells: how the kernel reads, and how much it does per element. */
 export interface Survey {
@@ -36,7 +36,10 @@ export function survey(roots: readonly GraphNode[], axis: LoopAxis, memories: Me
       undefined,
       [],
     );
-    for (const root of roots) evaluator.value(root, digits);
+    for (const root of roots) {
+      evaluator.value(root, digits);
+      placeOf(root, digits, evaluator.scope);
+    }
     if (axis.splits.size + memories.splits === before) break;
   }
   const work = workOf(roots, memories);

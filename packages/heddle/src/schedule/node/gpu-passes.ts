@@ -2,4 +2,5 @@
 export { joinSums } from '../passes/column-sums.js';
 export { mergeLaunches } from '../passes/horizontal.js';
 export { joinLists } from '../passes/lists.js';
+export { placeParts } from '../passes/regions.js';
 export { tuneCalls } from '../passes/variants.js';

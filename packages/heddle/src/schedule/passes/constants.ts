@@ -40,6 +40,8 @@ export function splitConstants(
 
 function splitWork(work: Work, known: ReadonlySet<GraphNode>, results: ReadonlySet<GraphNode>): SplitWork {
   const { group, stages } = work;
+  // Each run writes all parts of what is put together.
+  if (group.regions) return { first: undefined, rest: work, kept: [] };
   const isKnown = (slot: UnplacedArgument): boolean =>
     !('node' in slot) || known.has(slot.node) || group.roots.includes(slot.node);
   let count = stages.findIndex(({ slots }) => !slots.every(isKnown));

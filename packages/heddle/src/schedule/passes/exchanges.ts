@@ -7,6 +7,7 @@ import { callOf } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
 import { isCollective } from '../../kernel/ir/library-call.js';
 import type { Target } from '../../kernel/ir/target.js';
+import { writtenBy } from '../group.js';
 import type { StageWork, Work } from '../launch.js';
 
 export const isExchange = (work: StageWork): boolean => 'library' in work && isCollective(work.library);
@@ -34,7 +35,7 @@ export function awaitedExchanges(work: readonly Work[]): ReadonlyMap<Work, numbe
     const before = Math.max(0, ...[...w.reads].map((node) => after.get(node) ?? 0));
     awaited.set(w, before);
     const own = w.stages.some((stage) => isExchange(stage.work)) ? 1 : 0;
-    for (const root of w.group.roots) after.set(root, before + own);
+    for (const node of writtenBy(w.group)) after.set(node, Math.max(after.get(node) ?? 0, before + own));
   }
   return awaited;
 }

@@ -142,11 +142,15 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
     });
 
   const bias = biasNode && elementOf(biasNode, scope);
-  const output: View = { shape: made.shape, dtype: root.dtype, strides: stridesOf(made.shape), offset: 0 };
+  const resultView = (node: GraphNode, { shape }: GraphNode): View => {
+    const { strides, offset } = group.regions?.get(node) ?? { strides: stridesOf(shape), offset: 0 };
+    return { shape, dtype: node.dtype, strides, offset };
+  };
+  const output = resultView(root, made);
   const epilogue = others.length === 0 && !windows ? epilogueOf(node, root, stored) : undefined;
   const window = windows && { sizes: windows.sizes, name: callOf(made).op.name };
-  const names = new Set(also.map((n) => callOf(n).op.name));
-  const given = { target, node, inputs, output, finish, window, plain, epilogue, also: names };
+  const alsoViews = new Map(also.map((n) => [callOf(n).op.name, resultView(n, n)]));
+  const given = { target, node, inputs, output, finish, window, plain, epilogue, also: alsoViews };
   const partial = sums.map((n, i) => ({ node: n, memory: parameter(`sums${i}`, n) }));
   const memoryOfSum = (n: GraphNode): MemoryNode => partial.find((p) => p.node === n)!.memory;
   const io: KernelIo = {

@@ -6,6 +6,7 @@ import type { GraphNode } from '../../graph/node.js';
 import { costOfThread, DURATION } from '../../kernel/ir/cost.js';
 import { FITTED } from '../../kernel/ir/machine.js';
 import type { Target } from '../../kernel/ir/target.js';
+import { writtenBy } from '../group.js';
 import type { Work } from '../launch.js';
 import type { Plan, PlanSetting } from '../plan.js';
 import { isExchange } from './exchanges.js';
@@ -38,10 +39,10 @@ function stepsOf(
   const steps = new Map(
     work.map((w) => [w, w.stages.map((_, stage): LaunchStep => ({ work: w, stage, needs: new Set() }))]),
   );
-  const makers = new Map<GraphNode, LaunchStep>();
+  const makers = new Map<GraphNode, LaunchStep[]>();
   const readers = new Map<GraphNode, LaunchStep[]>();
   for (const [{ group, stages }, own] of steps) {
-    for (const root of group.roots) makers.set(root, own.at(-1)!);
+    for (const node of writtenBy(group)) makers.set(node, [...(makers.get(node) ?? []), own.at(-1)!]);
     stages.forEach(({ slots }, i) => {
       for (const slot of slots) {
         if (!('node' in slot) || group.roots.includes(slot.node)) continue;
@@ -56,8 +57,7 @@ function stepsOf(
       for (const slot of slots) {
         if (!('node' in slot)) continue;
         if (!group.roots.includes(slot.node)) {
-          const maker = makers.get(slot.node);
-          if (maker) needs.add(maker);
+          for (const maker of makers.get(slot.node) ?? []) needs.add(maker);
           continue;
         }
         const old = updated.get(slot.node);

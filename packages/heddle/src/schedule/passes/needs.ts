@@ -9,6 +9,8 @@ export interface Touch {
   readonly writes: boolean;
   /** What is read or written there: a node's value, or a piece of scratch memory. */
   readonly value?: object;
+  /** What the value is a part of: parts of one whole do not meet. */
+  readonly whole?: object | undefined;
 }
 
 /** A launch as far as its order goes. */
@@ -91,5 +93,12 @@ export function heightsOf(needs: readonly (readonly number[])[]): number[] {
 
 export const meet = (some: readonly Touch[], others: readonly Touch[]): boolean =>
   some.some((a) =>
-    others.some((b) => a.memory === b.memory && a.from < b.to && b.from < a.to && (a.writes || b.writes)),
+    others.some(
+      (b) =>
+        a.memory === b.memory && a.from < b.to && b.from < a.to && (a.writes || b.writes) && !areParts(a, b),
+    ),
   );
+
+/** Whether two values are different parts of one whole. */
+export const areParts = (a: Pick<Touch, 'value' | 'whole'>, b: Pick<Touch, 'value' | 'whole'>): boolean =>
+  a.whole !== undefined && a.whole === b.whole && a.value !== b.value;

@@ -2,7 +2,7 @@
 import { sizeOf } from '../../core/shape.js';
 import { type GraphNode, requireIndexable } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
-import type { Group } from '../group.js';
+import { type Group, type Region, writtenBy } from '../group.js';
 import type { Place, PlacedLaunch, Schedule, UnplacedArgument, Work } from '../launch.js';
 import type { Plan, PlanSetting } from '../plan.js';
 import { awaitedExchanges, isExchange } from './exchanges.js';
@@ -18,7 +18,7 @@ export function place(
   { target, updates }: PlanSetting,
 ): Pick<Plan, 'launches' | 'arenaBytes' | 'results'> {
   const levelOf = (w: Work, stage: number): number => levels.get(w)!.at(stage)!;
-  for (const { group } of work) for (const { shape } of group.roots) requireIndexable(shape);
+  for (const { group } of work) for (const { shape } of writtenBy(group)) requireIndexable(shape);
   const results: GraphNode[] = [];
   const rootPlaces = roots.map((root, i): Schedule['roots'][number] => {
     const leaf = leaves.indexOf(updated.get(root) ?? root);
@@ -40,15 +40,21 @@ export function place(
   /** When it has ended, by the levels: exchanges, and what awaits them, may run until the last exchange. */
   const endOf = (w: Work, level: number): number =>
     exchanging.has(w) || awaited.get(w)! > 0 ? Math.max(level, lastExchange) : level;
+  const regions = new Map<GraphNode, Region>(work.flatMap(({ group }) => [...(group.regions ?? [])]));
+  const partsOf = new Map<GraphNode, GraphNode[]>();
+  for (const [part, { whole }] of regions) partsOf.set(whole, [...(partsOf.get(whole) ?? []), part]);
   for (const w of work) {
-    for (const root of w.group.roots) {
-      if (results.includes(root) || updated.has(root)) continue;
-      const readers = work.filter((o) => o.reads.has(root));
-      arenaOf.set(root, lifetimes.length);
-      const to = Math.max(...[w, ...readers].map((r) => endOf(r, levelOf(r, -1))));
-      lifetimes.push({ bytes: root.size * root.dtype.bytes, from: levelOf(w, 0), to });
+    for (const node of writtenBy(w.group)) {
+      if (results.includes(node) || updated.has(node) || arenaOf.has(node)) continue;
+      const writers = partsOf.has(node) ? work.filter((o) => writtenBy(o.group).includes(node)) : [w];
+      const readers = work.filter((o) => o.reads.has(node));
+      arenaOf.set(node, lifetimes.length);
+      const from = Math.min(...writers.map((o) => levelOf(o, 0)));
+      const to = Math.max(...[...writers, ...readers].map((r) => endOf(r, levelOf(r, -1))));
+      lifetimes.push({ bytes: node.size * node.dtype.bytes, from, to });
     }
   }
+  const holderOf = (node: GraphNode): GraphNode => regions.get(node)?.whole ?? node;
   const scratchAt = new Map<Work, number>();
   for (const w of work) {
     scratchAt.set(w, lifetimes.length);
@@ -58,10 +64,11 @@ export function place(
   const toPlace = (slot: UnplacedArgument, w: Work, { offsets }: Arena): Place => {
     if ('value' in slot) return slot;
     if ('scratch' in slot) return { arena: offsets[scratchAt.get(w)! + slot.scratch]! };
-    const leaf = leaves.indexOf(updated.get(slot.node) ?? slot.node);
+    const node = holderOf(slot.node);
+    const leaf = leaves.indexOf(updated.get(node) ?? node);
     if (leaf >= 0) return { leaf };
-    const result = results.indexOf(slot.node);
-    return result >= 0 ? { result } : { arena: offsets[arenaOf.get(slot.node)!]! };
+    const result = results.indexOf(node);
+    return result >= 0 ? { result } : { arena: offsets[arenaOf.get(node)!]! };
   };
   const bytesOf = (slot: UnplacedArgument, w: Work): number => {
     if ('value' in slot) return 0;
@@ -73,8 +80,15 @@ export function place(
     const writes = 'scratch' in slot || ('node' in slot && w.group.roots.includes(slot.node));
     const from = 'arena' in place ? place.arena : 0;
     const memory = 'arena' in place ? ARENA : JSON.stringify(place);
-    const value = 'node' in slot ? slot.node : w.scratch[slot.scratch]!;
-    return [{ memory, from, to: from + bytesOf(slot, w), writes, value }];
+    if ('scratch' in slot)
+      return [{ memory, from, to: from + bytesOf(slot, w), writes, value: w.scratch[slot.scratch]! }];
+    // Whoever reads a whole reads all its parts.
+    const whole = holderOf(slot.node);
+    const parts = slot.node === whole ? partsOf.get(whole) : [slot.node];
+    const to = from + bytesOf({ node: whole }, w);
+    return parts
+      ? parts.map((value) => ({ memory, from, to, writes, value, ...(whole !== value && { whole }) }))
+      : [{ memory, from, to, writes, value: slot.node }];
   };
   const launchesIn = (arena: Arena): PlacedLaunch[] =>
     work

@@ -15,7 +15,7 @@ const MOST_POSITIONS = 4;
 const WORTH_STORING_REPEATED = { blocks: 3, threads: WORTH_STORING } as const;
 
 /** Bytes that a GPU moves while it starts another kernel. */
-const bytesOfLaunch = (units: number): number => units * FITTED.strips.memory * FITTED.strips.kernel;
+export const bytesOfLaunch = (units: number): number => units * FITTED.strips.memory * FITTED.strips.kernel;
 
 const VIEWS: ReadonlySet<GraphNode['op']> = new Set<GraphNode['op']>(['expand', 'reshape', 'detach']);
 

@@ -3,7 +3,7 @@
  * the memory of the one before, if all readers of the old values can run before.
  */
 import type { GraphNode } from '../../graph/node.js';
-import { readsOf } from '../group.js';
+import { readsOf, writtenBy } from '../group.js';
 import type { Work } from '../launch.js';
 import type { Plan, PlanSetting } from '../plan.js';
 import { onlyInPlace } from './finish.js';
@@ -19,8 +19,8 @@ export function claimUpdates(
   for (const [root, leaf] of updates) {
     const node = roots[root]!;
     const old = leaves[leaf]!;
-    const writer = users.maker(node);
-    if (!writer || taken.has(old) || updated.has(node)) continue;
+    const [writer, another] = users.makers(node);
+    if (!writer || another || taken.has(old) || updated.has(node)) continue;
     // Threads of a reduction's kernel read of what the others write, also by way of its own results.
     const own = writer.group.reduction ? new Set(writer.group.roots) : undefined;
     const before = own ? new Set([...stored].filter((n) => !own.has(n))) : stored;
@@ -42,12 +42,12 @@ export function claimUpdates(
 
 /** Who makes and who reads a node. */
 class MakersAndReaders {
-  readonly #makers = new Map<GraphNode, Work>();
+  readonly #makers = new Map<GraphNode, Work[]>();
   readonly #readers = new Map<GraphNode, Work[]>();
 
   constructor(work: readonly Work[]) {
     for (const w of work) {
-      for (const root of w.group.roots) this.#makers.set(root, w);
+      for (const node of writtenBy(w.group)) this.#makers.set(node, [...this.makers(node), w]);
       for (const node of w.reads) {
         const readers = this.#readers.get(node) ?? [];
         readers.push(w);
@@ -56,8 +56,9 @@ class MakersAndReaders {
     }
   }
 
-  maker(node: GraphNode): Work | undefined {
-    return this.#makers.get(node);
+  /** Several where each makes a part. */
+  makers(node: GraphNode): readonly Work[] {
+    return this.#makers.get(node) ?? [];
   }
 
   readers(node: GraphNode): readonly Work[] {
@@ -69,10 +70,10 @@ class MakersAndReaders {
     const found = new Set<Work>();
     const stack = [of];
     for (let at = stack.pop(); at; at = stack.pop()) {
-      const makers = [...at.reads].map((node) => this.#makers.get(node));
+      const makers = [...at.reads].flatMap((node) => this.makers(node));
       const overwritten = at.group.roots.flatMap((root) => updated.get(root) ?? []);
       for (const need of [...makers, ...overwritten.flatMap((old) => this.readers(old))]) {
-        if (!need || need === at || found.has(need)) continue;
+        if (need === at || found.has(need)) continue;
         found.add(need);
         stack.push(need);
       }

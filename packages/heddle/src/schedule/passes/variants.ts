@@ -1,7 +1,7 @@
 /** Of the ways in which calls can be done, those that the tuner chooses. */
 import type { Variant } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
-import type { Group } from '../group.js';
+import { type Group, writtenBy } from '../group.js';
 import type { Work } from '../launch.js';
 import type { Plan, PlanSetting } from '../plan.js';
 import { type Trial, type TuneRequest, tuningKey } from './tuning.js';
@@ -42,7 +42,8 @@ export function tuneCalls(
 /** A group's launches alone, all their memory numbered. */
 function trialOf({ group, stages, scratch }: Work): Trial {
   const nodes: GraphNode[] = [];
-  const numberOf = (node: GraphNode): number => {
+  const numberOf = (of: GraphNode): number => {
+    const node = group.regions?.get(of)?.whole ?? of;
     const known = nodes.indexOf(node);
     return known >= 0 ? known : nodes.push(node) - 1;
   };
@@ -54,5 +55,5 @@ function trialOf({ group, stages, scratch }: Work): Trial {
     }),
   }));
   const memory = [...scratch.map((s) => s.bytes), ...nodes];
-  return { stages: numbered, memory, results: group.roots };
+  return { stages: numbered, memory, results: writtenBy(group) };
 }

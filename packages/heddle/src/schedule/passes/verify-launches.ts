@@ -1,7 +1,7 @@
 /** What holds of launches with their memory, checked under HEDDLE_CHECK=1 after the passes that make or change them. */
 import { InternalError } from '../../core/errors.js';
 import type { PlacedLaunch } from '../launch.js';
-import { meet, type Touch } from './needs.js';
+import { areParts, meet, type Touch } from './needs.js';
 
 const nameOf = ({ work }: PlacedLaunch): string => ('kernel' in work ? work.kernel.name : work.library.name);
 
@@ -10,6 +10,7 @@ interface Held {
   readonly from: number;
   readonly to: number;
   readonly value: object;
+  readonly whole?: object | undefined;
 }
 
 /**
@@ -50,11 +51,13 @@ const holds = (held: readonly Held[], { from, to, value }: Held): boolean =>
 function write(
   memories: Map<string, Held[]>,
   written: Set<object>,
-  { memory, from, to, value }: Touch,
+  { memory, from, to, value, whole }: Touch,
 ): void {
   if (!value) return;
-  const others = (memories.get(memory) ?? []).filter((h) => h.to <= from || to <= h.from);
-  memories.set(memory, [...others, { from, to, value }]);
+  const others = (memories.get(memory) ?? []).filter(
+    (h) => h.to <= from || to <= h.from || areParts(h, { value, whole }),
+  );
+  memories.set(memory, [...others, { from, to, value, whole }]);
   written.add(value);
 }
 

@@ -4,7 +4,7 @@ import { topological } from '../../core/node.js';
 import type { GraphNode } from '../../graph/node.js';
 import { isBuffer } from '../../kernel/ir/types.js';
 import { verify } from '../../kernel/ir/verify.js';
-import { type Group, readsOf, sumsOf } from '../group.js';
+import { type Group, readsOf, sumsOf, writtenBy } from '../group.js';
 import type { Work } from '../launch.js';
 import type { Plan } from '../plan.js';
 import { canFinish } from './finish.js';
@@ -76,14 +76,16 @@ function verifyUpdates({ updated }: Plan, after: string): void {
 
 /** Stages run one after the other, and after all stages of the groups whose results they read. */
 function verifyLevels({ work, levels }: Plan, after: string): void {
-  const makers = new Map(work.flatMap((w) => w.group.roots.map((root) => [root, w] as const)));
+  const makers = new Map<GraphNode, Work[]>();
+  for (const w of work)
+    for (const node of writtenBy(w.group)) makers.set(node, [...(makers.get(node) ?? []), w]);
   for (const w of work) {
     const own = levels.get(w)!;
     w.stages.forEach(({ slots }, i) => {
       if (i > 0 && own[i - 1]! >= own[i]!) throw failure(after, 'stages change places', w.group.roots[0]!);
       for (const slot of slots) {
-        const maker = 'node' in slot ? makers.get(slot.node) : undefined;
-        if (maker && maker !== w && levels.get(maker)!.at(-1)! >= own[i]!)
+        const others = ('node' in slot && makers.get(slot.node)) || [];
+        if (others.some((maker) => maker !== w && levels.get(maker)!.at(-1)! >= own[i]!))
           throw failure(after, 'a launch reads what is not made yet', w.group.roots[0]!);
       }
     });
@@ -92,7 +94,7 @@ function verifyLevels({ work, levels }: Plan, after: string): void {
 
 /**
  * @param after the pass that made the groups
- * @throws InternalError if a node with memory is not made by exactly one group, if groups wait for each other, or if one
+ * @throws InternalError if a node with memory is not made by exactly one group, nor of parts that fill it, if groups wait for each other, or if one
  * computes what its kernel cannot
  */
 export function verifyGroups(groups: readonly Group[], stored: ReadonlySet<GraphNode>, after: string): void {
@@ -108,18 +110,28 @@ export function verifyGroups(groups: readonly Group[], stored: ReadonlySet<Graph
     }
     verifyResults(group, stored, fail);
   }
-  for (const node of stored)
-    if (!node.isLeaf && node.size > 0 && !makers.has(node)) fail('no group makes a node', node);
+  const partsOf = new Map<GraphNode, GraphNode[]>();
+  for (const { regions } of groups)
+    for (const [part, { whole }] of regions ?? []) partsOf.set(whole, [...(partsOf.get(whole) ?? []), part]);
+  for (const node of stored) {
+    if (node.isLeaf || node.size === 0) continue;
+    const parts = partsOf.get(node);
+    if (makers.has(node) === (parts !== undefined))
+      fail(parts ? 'a whole is made twice' : 'no group makes a node', node);
+    if (parts && parts.reduce((n, { size }) => n + size, 0) !== node.size)
+      fail('parts do not fill a whole', node);
+  }
 
   const done = new Map<Group, boolean>();
   const visit = (group: Group): void => {
     done.set(group, false);
-    for (const read of group.roots.flatMap((root) => [...readsOf(root, stored)])) {
-      const maker = makers.get(read);
-      if (!maker || maker === group || done.get(maker)) continue;
-      if (done.has(maker)) fail('two groups wait for each other', read);
-      visit(maker);
-    }
+    for (const read of group.roots.flatMap((root) => [...readsOf(root, stored)]))
+      for (const part of partsOf.get(read) ?? [read]) {
+        const maker = makers.get(part);
+        if (!maker || maker === group || done.get(maker)) continue;
+        if (done.has(maker)) fail('two groups wait for each other', read);
+        visit(maker);
+      }
     done.set(group, true);
   };
   for (const group of groups) if (!done.has(group)) visit(group);

@@ -51,7 +51,7 @@ export function viewOf(node: GraphNode, stored: ReadonlySet<GraphNode>): NodeVie
     }
     case 'reshape': {
       const x = viewOf(node.src[0]!, stored);
-      const strides = x && reshaped(x, node.shape);
+      const strides = x && reshapedStrides(x, node.shape);
       return x && strides && { ...x, shape: node.shape, strides };
     }
     default:
@@ -60,7 +60,10 @@ export function viewOf(node: GraphNode, stored: ReadonlySet<GraphNode>): NodeVie
 }
 
 /** Strides of a view in another shape, if it has any. */
-function reshaped(view: View, shape: readonly number[]): number[] | undefined {
+export function reshapedStrides(
+  view: Pick<View, 'shape' | 'strides'>,
+  shape: readonly number[],
+): number[] | undefined {
   const from = view.shape.map((size, i) => ({ size, stride: view.strides[i]! })).filter((d) => d.size !== 1);
   // Neighbours that are one run in memory
   const runs: { size: number; stride: number }[] = [];
