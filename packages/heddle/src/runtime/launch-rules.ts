@@ -152,7 +152,9 @@ function requireShared(ir: KernelIr, sharedBytes: number): void {
     throw new ArgumentError(
       `[${ir.name}] has no dynamicShared array, which sharedBytes is the size of: leave it out, or declare one.`,
     );
-  const sizes = shared.map((a) => ({
+  // Dynamic arrays are the same memory.
+  const apart = shared.filter((a) => a.dims[0] !== -1 || a === dynamic);
+  const sizes = apart.map((a) => ({
     a,
     bytes: elementsOf(a, sharedBytes) * a.lanes * a.dtype.bytes,
   }));

@@ -6,6 +6,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { bf16, type DType, f16, f32, i32, u8, viewAs } from '../../src/core/dtype.js';
+import { fromBf16, toBf16 } from '../../src/core/float16.js';
 import * as b from '../../src/graph/build.js';
 import type { GraphNode } from '../../src/graph/node.js';
 import {
@@ -201,7 +202,9 @@ async function simulated(make: (x: GraphNode) => GraphNode, x: Tensor, target: T
   assert.ok('kernel' in work);
   const device = new SimDevice();
   const [input, output] = ['x', 'y'].map((name) => device.allocate(x.size * x.dtype.bytes, name));
-  device.write(input!, new Uint8Array((await x.data()).buffer));
+  const data = await x.data();
+  const stored = x.dtype === bf16 ? Uint16Array.from(data as Float32Array, toBf16) : data;
+  device.write(input!, new Uint8Array(stored.buffer));
   const slots = args.map((place) => ({ slot: 'leaf' in place ? 0 : 1, offset: 0 }));
   device.compile([{ ...work, args: slots }]).run([input!, output!]);
   const bytes = await device.read(output!);
@@ -250,6 +253,42 @@ test('long rows in the shared memory of a cluster, of a block, and read again', 
   const block = await kept(before);
   assert.ok(block.blocks === 1 && block.bytes >= 17004 * 4, 'a block holds a row');
   assert.equal((await kept(less)).bytes, 0, 'a row is read again');
+});
+
+/** The names of the arrays of the one kernel that computes a node. */
+const arraysOf = (node: GraphNode, target: Target): string[] => {
+  const { work } = schedule([node], target).launches[0]!;
+  return 'kernel' in work ? work.kernel.arrays.map(({ name }) => name) : [];
+};
+
+for (const [dtype, columns] of [
+  // An odd and an even number of pieces of a thread, a row that ends within one, and one whose elements come one by one.
+  ...[18000, 20480, 20484, 16999].map((n) => [bf16, n] as const),
+  [f32, 18000],
+] as const)
+  test(`exponentials take the place of ${columns} ${dtype.name} in shared memory`, async () => {
+    useDevice('cpu');
+    const x = values([3, columns])
+      .mul(3)
+      .cast(dtype as typeof f32)
+      .realize();
+    const softmaxOf = (of: GraphNode): GraphNode => softmax(of, 1, false);
+    assert.ok(arraysOf(softmaxOf(b.leaf(x.shape, dtype)), H200).includes('carried'));
+    const expected = await x.softmax(1).cast(f32).data();
+    const bits = await simulated(softmaxOf, x, H200);
+    const got = dtype === bf16 ? bits.map(fromBf16) : bits;
+    assertClose(got, Array.from(expected), 'softmax', {
+      relative: dtype === bf16 ? 2 ** -7 : 2e-6,
+      absolute: 1e-9,
+    });
+  });
+
+test('elements stay where later results need them, or where it saves little', () => {
+  const x = b.leaf([3, 18000], f32);
+  // The logarithm is made of the elements, the deviation of one subtraction.
+  assert.ok(!arraysOf(softmax(x, 1, true), H200).includes('carried'));
+  const deviation = b.sub(x, b.reduce('max', x, [1]));
+  assert.ok(!arraysOf(b.mul(deviation, b.sum(deviation, [1])), H200).includes('carried'));
 });
 
 test('a loss and its gradient read long rows of logits once', () => {

@@ -41,7 +41,7 @@ export interface ArrayDecl {
   readonly name: string;
   readonly dtype: DType;
   readonly space: 'shared' | 'local';
-  /** Sizes; a dynamic shared array has one, given at launch by `sharedBytes`, and -1 here. */
+  /** Sizes; a dynamic shared array has one, given at launch by `sharedBytes`, and -1 here. Several of them are the same memory. */
   readonly dims: readonly number[];
   /** Elements are vectors of this many lanes (local arrays of accumulators). */
   readonly lanes: Lanes;

@@ -168,6 +168,8 @@ export const FITTED = {
     alone: 0.95,
     /** That each further block of a cluster costs, which all wait for. */
     together: 0.015,
+    /** How much longer it takes to compute a costly value of each element twice. Not measured yet: from the instructions. */
+    again: 1.3,
   },
   /** Launches beside each other, in instructions of a thread (`DURATION` in cost.ts). */
   launch: {

@@ -22,7 +22,8 @@ export const softmaxOp: FusedOp<SoftmaxArg> = {
       const shifted = b.sub(x, b.reduce('max', x, [axis]));
       const e = b.map('exp', shifted);
       const total = b.sum(e, [axis]);
-      return log ? b.sub(shifted, b.map('log', total)) : b.div(e, total);
+      // One quotient for a row: the sum is at least 1.
+      return log ? b.sub(shifted, b.map('log', total)) : b.mul(e, b.div(b.like(total, 1), total));
     }, x!),
   grad: (y, g, { axis, log }) => [
     b.widened(

@@ -175,7 +175,8 @@ class Writer {
     if (dtype.name === 'f16' || dtype.name === 'bf16') this.#prelude.need(dtype.name);
     const element = lanes > 1 ? this.#prelude.vector(dtype, lanes) : MEMORY_TYPE[dtype.name];
     if (dims[0] === -1) {
-      if (!layout) this.#line('alignas(16) extern __shared__ unsigned char dynamic_shared[];');
+      const isFirst = this.#ir.arrays.find(({ dims }) => dims[0] === -1) === array;
+      if (!layout && isFirst) this.#line('alignas(16) extern __shared__ unsigned char dynamic_shared[];');
       const from = layout ? `placed_shared + ${layout.bytes}` : 'dynamic_shared';
       this.#line(`${element}* const ${name} = reinterpret_cast<${element}*>(${from});`);
       return;

@@ -1,9 +1,8 @@
 /** Shared memory in a kernel that waits at mbarriers or in groups: every access must know of those before it that it touches. */
-import { arrayOf, type TypedArray } from '../../core/dtype.js';
+import type { TypedArray } from '../../core/dtype.js';
 import type { ArrayDecl } from '../../kernel/ir/ir.js';
-import { elementsOf } from '../launch-rules.js';
 import type { Clocks, Knowledge } from './clocks.js';
-import { CheckedMemory } from './memory.js';
+import { CheckedMemory, sharedElements } from './memory.js';
 import type { Run } from './run.js';
 
 /** One access that is remembered. */
@@ -52,10 +51,9 @@ export class ClockedMemory extends CheckedMemory {
   #knower: Actor | undefined;
   #known: PastAccess | undefined;
 
-  /** @param rank of the block in its cluster that has it */
-  constructor(run: Run, decl: ArrayDecl, sharedBytes: number, reach: Reach, rank: number) {
-    const data = arrayOf(decl.dtype, elementsOf(decl, sharedBytes) * decl.lanes);
-    super(run, decl.name, data, decl.dims, decl.lanes);
+  /** @param dynamic the dynamic shared memory of the block @param rank of that block in its cluster */
+  constructor(run: Run, decl: ArrayDecl, dynamic: ArrayBuffer, reach: Reach, rank: number) {
+    super(run, decl.name, sharedElements(decl, dynamic), decl.dims, decl.lanes);
     this.decl = decl;
     this.#reach = reach;
     this.rank = rank;

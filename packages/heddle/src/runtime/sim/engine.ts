@@ -68,7 +68,7 @@ export class AsyncEngine {
   }
 
   /** The memory of a shared array, of the next block of a cluster. */
-  shared(decl: ArrayDecl, sharedBytes: number): ClockedMemory | Mbarriers {
+  shared(decl: ArrayDecl, dynamic: ArrayBuffer): ClockedMemory | Mbarriers {
     const next = <M>(known: Map<ArrayDecl, M[]>, make: (rank: number) => M): M => {
       const blocks = known.get(decl) ?? [];
       known.set(decl, blocks);
@@ -78,7 +78,7 @@ export class AsyncEngine {
     };
     return decl.form === 'barriers'
       ? next(this.#barriers, (rank) => new Mbarriers(decl, rank))
-      : next(this.#memories, (rank) => new ClockedMemory(this.#run, decl, sharedBytes, this, rank));
+      : next(this.#memories, (rank) => new ClockedMemory(this.#run, decl, dynamic, this, rank));
   }
 
   beginCluster(): void {

@@ -119,9 +119,10 @@ export class Sanitizer {
     const local = (index: number): LocalMemory => new Local(run, ir.arrays[index]!);
     /** What a thread of a block does: each block of a cluster has its own shared memory. */
     const thread = () => {
+      const dynamic = new ArrayBuffer(sharedBytes);
       const shared = ir.arrays
         .filter((a) => a.space === 'shared')
-        .map((a) => engine?.shared(a, sharedBytes) ?? WatchedMemory.shared(run, a, sharedBytes));
+        .map((a) => engine?.shared(a, dynamic) ?? WatchedMemory.shared(run, a, dynamic));
       return threadOf(ir, bound, (list) => bind(run, list, shared, local, engine));
     };
     try {

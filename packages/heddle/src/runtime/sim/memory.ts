@@ -2,7 +2,7 @@
  * Memory as a kernel's JavaScript sees it: the elements (`data`), and the checks that every access asks first. Each
  * check returns the element in `data` that is touched.
  */
-import { arrayOf, type TypedArray } from '../../core/dtype.js';
+import { arrayOf, type TypedArray, viewAs } from '../../core/dtype.js';
 import { sizeOf } from '../../core/shape.js';
 import type { ArrayDecl } from '../../kernel/ir/ir.js';
 import { elementsOf } from '../launch-rules.js';
@@ -11,6 +11,12 @@ import { type AccessKind, ATOMIC, READ, reportRace, Shadow, WRITE } from './shad
 
 /** A memory and the indices of a place in it, as a kernel's JavaScript passes them. */
 export type At<M> = readonly [memory: M, indices: readonly number[]];
+
+/** The elements of a shared array: those that are dynamic are all in the same memory. */
+export const sharedElements = (decl: ArrayDecl, dynamic: ArrayBuffer): TypedArray =>
+  decl.dims[0] === -1
+    ? viewAs(decl.dtype, dynamic, 0, elementsOf(decl, dynamic.byteLength) * decl.lanes)
+    : arrayOf(decl.dtype, elementsOf(decl) * decl.lanes);
 
 /** Bounds and alignment, the same for all memory. */
 export abstract class CheckedMemory {
@@ -130,8 +136,9 @@ export class WatchedMemory extends CheckedMemory {
     return new Memory(run, name, data, [], 1, false, shadow, data.BYTES_PER_ELEMENT / bytes);
   }
 
-  static shared(run: Run, decl: ArrayDecl, sharedBytes: number): WatchedMemory {
-    const data = arrayOf(decl.dtype, elementsOf(decl, sharedBytes) * decl.lanes);
+  /** @param dynamic the dynamic shared memory of the block */
+  static shared(run: Run, decl: ArrayDecl, dynamic: ArrayBuffer): WatchedMemory {
+    const data = sharedElements(decl, dynamic);
     const Memory = run.isTraced ? TracedMemory : WatchedMemory;
     return new Memory(run, decl.name, data, decl.dims, decl.lanes, true, new Shadow(), 1);
   }

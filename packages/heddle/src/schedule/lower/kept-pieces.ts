@@ -1,6 +1,10 @@
 /**
  * Pieces of lines that stay in shared memory from the first reduction to the last store. Each thread has its own places
  * there: it copies what it reads, and nobody else looks at it, so that no barrier is needed.
+ *
+ * What a reduction computes of the elements, and all that comes later is made of, may take their place, such as the exponentials
+ * of a softmax: nothing is computed twice. If it has twice the bytes, two pieces of the elements share the place of one of it, the
+ * last ones, so that a value is only written over elements that have been read: piece n over those up to n.
  */
 import type { GraphNode } from '../../graph/node.js';
 import type { ArrayDecl, Expr, MemoryNode, Statement } from '../../kernel/ir/ir.js';
@@ -42,43 +46,89 @@ export const readsOf = (inputs: readonly GraphNode[]): ElementReads => ({
   isUniform: inputs.length > 0 && inputs.every(({ dtype }) => dtype === inputs[0]!.dtype),
 });
 
+/** Values that take the place of the elements. */
+interface Carried {
+  readonly node: GraphNode;
+  readonly memory: MemoryNode;
+}
+
+/** Which pieces threads keep. */
+interface KeptShares {
+  readonly threads: number;
+  readonly lanes: Lanes;
+  /** Number of the first piece, and how many there are. */
+  readonly first: number;
+  readonly count: number;
+  /** What takes the place of the elements; of one input, and with as many bytes or twice as many. */
+  readonly carried?: GraphNode | undefined;
+}
+
 export class KeptPieces {
   readonly #kernel: MatrixKernel;
   readonly #inputs: readonly GraphNode[];
   readonly #memory: MemoryNode;
+  readonly #carried: Carried | undefined;
+  readonly #count: number;
+  /** The elements are gone. */
+  #isCarrying = false;
   readonly #threads: number;
   readonly #lanes: Lanes;
   readonly #first: number;
   /** Of dynamic shared memory. */
   readonly bytes: number;
 
-  /**
-   * @param inputs of one dtype, at least one
-   * @param first number of the first piece that a thread keeps, and `count` of them
-   */
+  /** @param inputs of one dtype, at least one */
   constructor(
     kernel: MatrixKernel,
     inputs: readonly GraphNode[],
-    { threads, lanes, first, count }: { threads: number; lanes: Lanes; first: number; count: number },
+    { threads, lanes, first, count, carried }: KeptShares,
   ) {
     this.#kernel = kernel;
     this.#inputs = inputs;
     this.#threads = threads;
     this.#lanes = lanes;
     this.#first = first;
-    const { dtype } = inputs[0]!;
-    const array: ArrayDecl = { name: 'kept', dtype, space: 'shared', dims: [-1], lanes: 1 };
-    kernel.arrays.push(array);
-    this.#memory = k.arrayNode(array);
-    this.bytes = count * inputs.length * threads * lanes * dtype.bytes;
+    this.#count = count;
+    const dynamic = (name: string, { dtype }: GraphNode): MemoryNode => {
+      const array: ArrayDecl = { name, dtype, space: 'shared', dims: [-1], lanes: 1 };
+      kernel.arrays.push(array);
+      return k.arrayNode(array);
+    };
+    this.#memory = dynamic('kept', inputs[0]!);
+    this.#carried = carried && { node: carried, memory: dynamic('carried', carried) };
+    const bytes = Math.max(inputs[0]!.dtype.bytes * inputs.length, carried?.dtype.bytes ?? 0);
+    this.bytes = count * threads * lanes * bytes;
   }
 
   /** Where the thread keeps piece `base + n` of input `i`. */
   #slot(base: Expr | undefined, n: number, i: number): Expr {
     const size = this.#threads * this.#lanes;
+    if (this.#carried && this.#carried.node.dtype.bytes > this.#inputs[0]!.dtype.bytes)
+      return this.#half(base, n);
     const tensors = this.#inputs.length;
     const own = add(times(THREAD, this.#lanes), k.int(((n - this.#first) * tensors + i) * size));
     return base ? add(times(base, tensors * size), own) : own;
+  }
+
+  /**
+   * Half of the place of a value. Eight threads in a row take the lower one, the next eight the upper one, so that their accesses
+   * meet all banks. `base` is even.
+   */
+  #half(base: Expr | undefined, n: number): Expr {
+    const lanes = this.#lanes;
+    const at = n - this.#first;
+    const place = Math.floor(this.#count / 2) + Math.floor(at / 2);
+    const own = add(times(THREAD, 2 * lanes), k.int(place * 2 * this.#threads * lanes));
+    const upper = k.alu('mod', [add(k.alu('idiv', [THREAD, k.int(8)]), k.int(at % 2)), k.int(2)]);
+    const half = add(own, times(upper, lanes));
+    return base ? add(half, times(base, this.#threads * lanes)) : half;
+  }
+
+  /** Where the thread keeps a value. */
+  #place(base: Expr | undefined, n: number): Expr {
+    const size = this.#threads * this.#lanes;
+    const own = add(times(THREAD, this.#lanes), k.int((n - this.#first) * size));
+    return base ? add(own, times(base, size)) : own;
   }
 
   /** Start to copy pieces `base + from` and those after it. */
@@ -95,6 +145,29 @@ export class KeptPieces {
 
   /** Read these pieces from where they are kept. */
   take(pieces: readonly Piece[], base: Expr | undefined, from: number, out: Statement[]): void {
+    const carried = this.#isCarrying ? this.#carried : undefined;
+    if (carried)
+      for (const [n, { at, evaluator }] of pieces.entries()) {
+        const place = this.#place(base, from + n);
+        const v = declared('v', k.load(carried.memory, [place], this.#lanes), out);
+        evaluator.define(carried.node, at, k.read(v));
+      }
+    else this.#takeElements(pieces, base, from, out);
+  }
+
+  /** Put the values of these pieces in the place of the elements, which have been taken. */
+  carry(pieces: readonly Piece[], base: Expr | undefined, from: number, out: Statement[]): void {
+    const { node, memory } = this.#carried!;
+    for (const [n, { at, evaluator }] of pieces.entries())
+      out.push(k.store(memory, evaluator.value(node, at), [this.#place(base, from + n)]));
+  }
+
+  /** From here on the values are there, and the elements are not. */
+  dropElements(): void {
+    this.#isCarrying = true;
+  }
+
+  #takeElements(pieces: readonly Piece[], base: Expr | undefined, from: number, out: Statement[]): void {
     for (const [n, { at, evaluator }] of pieces.entries())
       for (const [i, input] of this.#inputs.entries()) {
         const slot = this.#slot(base, from + n, i);

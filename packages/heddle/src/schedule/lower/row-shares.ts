@@ -31,6 +31,14 @@ export interface RowShares {
   readonly place: 'registers' | 'shared' | 'memory';
   /** Blocks of a multiprocessor, where that many keep their rows. */
   readonly resident?: number;
+  /** A value takes the place of each element. */
+  readonly carries?: boolean;
+}
+
+/** What is known of a row's elements. */
+export interface RowElements extends ElementReads {
+  /** Bytes of the value that can take the place of each, if there is one (carried.ts). */
+  readonly carriedBytes?: number | undefined;
 }
 
 /**
@@ -40,7 +48,7 @@ export interface RowShares {
 export function rowSharesOf(
   { rows, columns }: Structure,
   inner: number,
-  { tensors, bytes, isUniform }: ElementReads,
+  { tensors, bytes, isUniform, carriedBytes }: RowElements,
   resultBytes: number,
   target: Target,
 ): RowShares {
@@ -49,8 +57,13 @@ export function rowSharesOf(
   const lanes = ([4, 2] as const).find((n) => inner % n === 0 && (busy || columns >= 32 * n)) ?? 1;
   const vectors = columns / lanes;
   const shared = isUniform && columns > GPU.threadsPerBlock * KEPT;
-  const kept = shared ? sharedRowsOf(columns, lanes, bytes * tensors, resultBytes, target) : undefined;
-  if (kept) return kept;
+  const keptIn = (bytes: number): SharedRows | undefined =>
+    shared ? sharedRowsOf(columns, lanes, bytes, resultBytes, target) : undefined;
+  const kept = keptIn(bytes * tensors);
+  const carrying = carriedBytes === undefined ? undefined : keptIn(Math.max(bytes * tensors, carriedBytes));
+  if (kept && carrying && carrying.cost < kept.cost * FITTED.rows.again)
+    return { ...carrying.shares, carries: true };
+  if (kept) return kept.shares;
   const most = (columns > GPU.threadsPerBlock * KEPT ? 2 * KEPT : KEPT) / lanes;
   const few = Math.min(4, most);
   const perThread = (n: number): number => powerOfTwo(vectors / n);
@@ -66,6 +79,12 @@ export function rowSharesOf(
   return { lanes, team, blocks: 1, each, rowsPerBlock: team > 32 ? 1 : threads / team, place };
 }
 
+/** Rows in shared memory, and how long they take in comparison. */
+interface SharedRows {
+  readonly shares: RowShares;
+  readonly cost: number;
+}
+
 /**
  * Rows in shared memory. Several blocks of a multiprocessor keep a row each, or a part of one, so that one moves while
  * another computes.
@@ -76,10 +95,9 @@ function sharedRowsOf(
   bytes: number,
   resultBytes: number,
   { limits, capability }: Target,
-): RowShares | undefined {
+): SharedRows | undefined {
   const { alone, together } = FITTED.rows;
-  let best: RowShares | undefined;
-  let least = Number.POSITIVE_INFINITY;
+  let best: SharedRows | undefined;
   for (const blocks of clusterSizes(capability))
     for (const resident of RESIDENT) {
       const threads = Math.min(
@@ -93,10 +111,10 @@ function sharedRowsOf(
         (1 + alone / resident) *
         (1 + together * (blocks - 1)) *
         ((pieces * threads * blocks * lanes) / columns);
-      if (cost >= least) continue;
+      if (best && cost >= best.cost) continue;
       const team = threads * blocks;
-      best = { lanes, team, blocks, each: TURN / lanes, rowsPerBlock: 1, place: 'shared', resident };
-      least = cost;
+      const each = TURN / lanes;
+      best = { shares: { lanes, team, blocks, each, rowsPerBlock: 1, place: 'shared', resident }, cost };
     }
   return best;
 }

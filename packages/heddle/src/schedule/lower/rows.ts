@@ -12,6 +12,7 @@ import type { Target } from '../../kernel/ir/target.js';
 import { value as valueType } from '../../kernel/ir/types.js';
 import type { MatrixReduction } from '../group.js';
 import { Accumulation, type CombiningOp, opOf } from './accumulate.js';
+import { type CarriedValue, carriedOf } from './carried.js';
 import { type Coordinates, type LoopAxis, loopSizes } from './coordinates.js';
 import { Evaluator } from './evaluate.js';
 import { inputsOf, KeptPieces, readsOf } from './kept-pieces.js';
@@ -63,6 +64,9 @@ class Rows {
   readonly #pieces: readonly Piece[] | undefined;
   /** Those of one that stays in shared memory, once they are there. */
   readonly #kept: KeptPieces | undefined;
+  /** What takes the place of the elements there, and how many more levels of reductions come before it does. */
+  readonly #carried: CarriedValue | undefined;
+  #level = 0;
 
   constructor(work: MatrixWork, axes: readonly LoopAxis[], target: Target) {
     this.#kernel = new MatrixKernel(work, axes);
@@ -73,7 +77,10 @@ class Rows {
     const inputs = inputsOf(work);
     const inner = loopSizes(axes.at(-1)!).at(-1)!;
     const { resultBytes } = this.#kernel;
-    this.#shares = rowSharesOf(structure, inner, readsOf(inputs), resultBytes, target);
+    const carried = carriedOf(work, inputs);
+    const elements = { ...readsOf(inputs), carriedBytes: carried?.node.dtype.bytes };
+    this.#shares = rowSharesOf(structure, inner, elements, resultBytes, target);
+    if (this.#shares.carries) this.#carried = carried;
     const { team, lanes, each, blocks, rowsPerBlock, place } = this.#shares;
     const of = (number: Expr, count: number): readonly [quotient: Expr, remainder: Expr] =>
       count === 1
@@ -93,7 +100,8 @@ class Rows {
     if (place === 'shared') {
       const count = Math.ceil(structure.columns / (team * lanes));
       const threads = team / blocks;
-      const kept = new KeptPieces(this.#kernel, inputs, { threads, lanes, first: 0, count });
+      const keeping = { threads, lanes, first: 0, count, carried: this.#carried?.node };
+      const kept = new KeptPieces(this.#kernel, inputs, keeping);
       this.#sweep(out, (pieces, into, base, from) => kept.copy(pieces, base, from, into));
       out.push(k.act('commitCopies', []), k.act('waitCopies', [k.int(0)]));
       this.#kept = kept;
@@ -194,10 +202,15 @@ class Rows {
     const combined = (node: GraphNode, pieces: readonly Piece[], into: Statement[]): Expr =>
       pieces.map((piece) => this.#kernel.term(node, piece, lanes, into)).reduce(joining(node));
     const own = nodes.map((): Expr[] => []);
-    const collect: Visit = (pieces, into) => {
+    const carries = this.#carried?.level === this.#level++;
+    const carry: Visit = (pieces, into, base, from) => {
+      if (carries) this.#kept!.carry(pieces, base, from, into);
+    };
+    const collect: Visit = (pieces, into, base, from) => {
       nodes.forEach((node, i) => {
         own[i]!.push(k.read(declared('own', combined(node, pieces, into), into)));
       });
+      carry(pieces, into, base, from);
     };
     if (this.#pieces) collect(this.#pieces, out, undefined, 0);
     else if (nodes.length > 0)
@@ -208,12 +221,13 @@ class Rows {
         }
         const sums = new Accumulation();
         const accumulators = nodes.map((node) => sums.open(node, lanes));
-        const { base, inside } = this.#turns(section, out, (pieces, into) => {
+        const { base, inside } = this.#turns(section, out, (pieces, into, base, from) => {
           nodes.forEach((node, i) => {
             const acc = accumulators[i]!;
             const value = combined(node, pieces, into);
             into.push(k.set(acc, joining(node)(k.read(acc), value)));
           });
+          carry(pieces, into, base, from);
         })!;
         sums.add(inside);
         sums.loop(base, section.to - section.from, section.turn);
@@ -221,6 +235,7 @@ class Rows {
           own[i]!.push(k.read(total));
         });
       }
+    if (carries) this.#kept!.dropElements();
     this.#together(
       nodes,
       nodes.map((node, i) => joined(opOf(node), own[i]!.reduce(joining(node)))),
