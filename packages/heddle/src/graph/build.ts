@@ -160,9 +160,15 @@ export function where(condition: GraphNode, then: GraphNode, otherwise: GraphNod
   return make('map', src[0]!.shape, then.dtype, src, { op: 'select' });
 }
 
+/**
+ * Of a permuted node the cast is permuted: it lies in memory as its source does, and ops that ask whether a source is permuted
+ * see it. So the gradient of a weight comes as the weight lies in mixed precision, too.
+ */
 export function cast(x: GraphNode, dtype: DType): GraphNode {
   requireDType('cast', dtype);
-  return x.dtype === dtype ? x : make('map', x.shape, dtype, [x], { op: 'cast' });
+  if (x.dtype === dtype) return x;
+  if (x.op === 'permute' && !x.storage) return permute(cast(x.src[0]!, dtype), argOf(x, 'permute').axes);
+  return make('map', x.shape, dtype, [x], { op: 'cast' });
 }
 
 export const bitcast = (x: GraphNode, dtype: DType): GraphNode => {

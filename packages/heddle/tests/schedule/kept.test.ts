@@ -2,10 +2,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { bf16, type DType, f16, f32, f64 } from '../../src/core/dtype.js';
+import { Trace } from '../../src/engine/trace.js';
 import * as b from '../../src/graph/build.js';
 import { vjp } from '../../src/graph/grad.js';
 import { argOf, type GraphNode } from '../../src/graph/node.js';
-import { autocast, gelu, linear, manualSeed, nn, Tensor, tensor, useDevice } from '../../src/index.js';
+import { autocast, gelu, linear, manualSeed, nn, optim, Tensor, tensor, useDevice } from '../../src/index.js';
 import { H200 } from '../../src/kernel/ir/target.js';
 import { PASSES, schedule } from '../../src/schedule/schedule.js';
 
@@ -119,4 +120,30 @@ test('the gradients are those of the CPU, but for roundings to 16 bits', async (
       assert.ok(Math.abs(actual[i]![j]! - v) < 2 ** -7 * largest, `${i}, ${j}: ${actual[i]![j]}, ${v}`);
     });
   }
+});
+
+test('in mixed precision a weight is converted as it lies, and updated where its gradient is made', () => {
+  useDevice('cpu');
+  const model = new nn.Sequential(new nn.Linear(96, 80), new nn.ReLU(), new nn.Linear(80, 64));
+  const optimizer = new optim.AdamW(model.parameters(), { lr: 1e-3 });
+  const trace = new Trace(() => {});
+  trace.run(() => {
+    const loss = autocast(bf16, () =>
+      model.forward(tensor(new Float32Array(128 * 96), { shape: [128, 96] })),
+    );
+    loss.cast(f32).square().sum().backward();
+    optimizer.step();
+  });
+  const { launches } = schedule([...trace.assigned.values()], H200);
+  const names = launches.flatMap(({ work }) => ('kernel' in work ? work.kernel.name.split('_and_') : []));
+  assert.deepEqual(
+    names.filter((name) => /_(96x80|80x64)$/.test(name)),
+    [],
+    'no weight is turned',
+  );
+  assert.deepEqual(
+    names.filter((name) => /^detach_(80x96|64x80)$/.test(name)),
+    [],
+    'no gradient of a weight is read again',
+  );
 });
