@@ -84,6 +84,7 @@ extern "C" __global__ void matmul_tf32x3_warpgroups(const __grid_constant__ Tens
   alignas(16) float u[1][2];
   alignas(16) f32x2 values[8];
   alignas(16) f32x2 totals[1];
+  alignas(16) f32x2 biases[4];
   // if (threadIdx.x === 0) initBarriers(ring, beside, context);
   if (index_below(threadIdx.x, 1024) == 0) {
     // for (let s = 0; s < stages; s++) {
@@ -588,6 +589,9 @@ extern "C" __global__ void matmul_tf32x3_warpgroups(const __grid_constant__ Tens
               const f32x2 v = f32x2{sums[e][of + 2 * half], sums[e][of + 2 * half + 1]};
               // values[2 * i + half] = finished;
               values[2 * i + half] = v;
+              // const ofBias = work.biased ? biases[i]! : v;
+              const f32x2 ofBias = v;
+              // values[2 * i + half] = finished;
               values[2 * i + half] = v;
             }
           }
