@@ -140,6 +140,38 @@ export const clusterSum = (fault?: 'unmet' | 'left' | 'rank' | 'early' | 'absent
     { fault: fault ?? '' },
   );
 
+/** y[block] = the sum of its cluster's elements of x, 32 for each block: blocks send the others what they have added up. */
+export const sentSum = (fault?: 'unmet' | 'bytes' | 'unwaited' | 'place' | 'rank' | 'twice') =>
+  kernel(
+    'sentSum',
+    { x: buffer(f32), y: buffer(f32) },
+    ({ x, y }, context) => {
+      const { arriveCluster, arriveExpect, blockIdx, clusterRank, clusterSize, f32, fault, globalId } =
+        context;
+      const { initBarrier, laneId, mbarriers, shared, storeRemote, waitBarrier, waitCluster, warpSum } =
+        context;
+      const sums = shared(f32, 2, 4);
+      const full = mbarriers(1);
+      if (laneId === 0) {
+        initBarrier(full, 0, 1);
+        arriveExpect(full, 0, fault === 'bytes' ? 12 * clusterSize : 4 * clusterSize);
+      }
+      arriveCluster();
+      const sum = warpSum(x[globalId.x]);
+      if (fault !== 'unmet') waitCluster();
+      const to = fault === 'rank' ? laneId + 1 : laneId;
+      const at = fault === 'place' ? 4 : fault === 'twice' ? 0 : clusterRank;
+      if (laneId < clusterSize) storeRemote(sums, 1, at, full, 0, sum, to);
+      if (fault !== 'unwaited') waitBarrier(full, 0, 0);
+      if (laneId === 0) {
+        let total = f32(0);
+        for (let rank = 0; rank < clusterSize; rank++) total += sums[1][rank];
+        y[blockIdx.x] = total;
+      }
+    },
+    { fault: fault ?? '' },
+  );
+
 /** c (64, 64) = a · bᵀ of k = 64, whose tiles the threads of a warpgroup copy, 16 bytes at a time, and another multiplies. */
 export const copiedProduct = (fault?: 'fence' | 'arrival' | 'count' | 'reuse') =>
   kernel(

@@ -17,7 +17,7 @@ import {
   zeros,
 } from '../../src/index.js';
 import { cudaReason } from '../cases/case-runner.js';
-import { type ClusterFault, clusterProduct, clusterSum, copiedProduct } from './cluster-kernels.js';
+import { type ClusterFault, clusterProduct, clusterSum, copiedProduct, sentSum } from './cluster-kernels.js';
 
 for (const name of ['sim', 'cuda'] as const) {
   const reason = name === 'cuda' ? cudaReason() : undefined;
@@ -60,6 +60,22 @@ for (const name of ['sim', 'cuda'] as const) {
           .reshape([6 / cluster, 64 * cluster])
           .sum(1)
           .data(),
+      );
+    }
+  });
+
+  on('blocks of a cluster get what the others send', async () => {
+    const x = tensor(Float32Array.from({ length: 32 * 12 }, (_, i) => i));
+    for (const cluster of [4, 3, 1]) {
+      const y = zeros([12]);
+      await sentSum().launch({ grid: 12, block: 32, cluster }, { x, y });
+      const sums = await x
+        .reshape([12 / cluster, 32 * cluster])
+        .sum(1)
+        .data();
+      assert.deepEqual(
+        Array.from(await y.data()),
+        Array.from({ length: 12 }, (_, i) => sums[Math.floor(i / cluster)]),
       );
     }
   });
@@ -189,6 +205,38 @@ finds(
   /waitCluster\(\) comes with no arriveCluster\(\)/,
 );
 
+const faultySent = (fault: NonNullable<Parameters<typeof sentSum>[0]>) => (): unknown =>
+  sentSum(fault).simulate(
+    { grid: 2, block: 32, cluster: 2 },
+    { x: new Float32Array(64), y: new Float32Array(2) },
+  );
+finds(
+  'values that are sent before the mbarrier is there',
+  faultySent('unmet'),
+  'mbarrier',
+  /full\[0\] of block 1 of the cluster is used before it is initialized/,
+);
+finds('values that never come', faultySent('bytes'), 'deadlock', /full\[0\].*waits for ever.* 16 bytes/s);
+finds(
+  'values that are read before they have come',
+  faultySent('unwaited'),
+  'race',
+  /sums\[1\]\[\d\].*reads what a store from another block writes.*waitBarrier/s,
+);
+finds(
+  'values that two blocks send to one place',
+  faultySent('twice'),
+  'race',
+  /sums\[1\]\[0\].*a store from another block writes what a store from another block writes/s,
+);
+finds('values for a place that is not there', faultySent('place'), 'out-of-bounds', /sums.* is outside/);
+finds(
+  'values for a block that the cluster has not',
+  faultySent('rank'),
+  'out-of-bounds',
+  /storeRemote names block 2 of a cluster of 2/,
+);
+
 const faultyCopies = (fault: 'fence' | 'arrival' | 'count' | 'reuse') => (): unknown =>
   copiedProduct(fault).simulate(
     { grid: 1, block: 256 },
@@ -243,6 +291,16 @@ test('what is not of a cluster is refused', () => {
   refused(/arriveRemote takes one of mbarriers\(n\) here/, () =>
     kernel('k', {}, (_, { arriveRemote, f32, shared }) => {
       arriveRemote(shared(f32, 4), 0, 1);
+    }),
+  );
+  refused(/storeRemote takes a place in a shared array of numbers of 4 or 8 bytes here/, () =>
+    kernel('k', {}, (_, { bf16, mbarriers, shared, storeRemote }) => {
+      storeRemote(shared(bf16, 4), 0, mbarriers(1), 0, 1, 1);
+    }),
+  );
+  refused(/storeRemote.* takes 2 arguments after its places, got 1/s, () =>
+    kernel('k', {}, (_, { f32, mbarriers, shared, storeRemote }) => {
+      storeRemote(shared(f32, 4), 0, mbarriers(1), 0, 1);
     }),
   );
   refused(/arriveCopies.* takes 0 arguments after its places, got 1/s, () =>

@@ -3,7 +3,7 @@
  * mbarrier of it; the tensor cores of a warpgroup, which multiply tiles where they lie (wgmma); and what orders them. The
  * records of their operations, as in intrinsics.ts. What they mean is in runtime/sim/engine.ts.
  *
- * Source: NVIDIA, PTX ISA 8.7: mbarrier, cp.async.bulk.tensor, cp.async.mbarrier, barrier.cluster, mapa, wgmma, fence.proxy, setmaxnreg, and "Memory Consistency
+ * Source: NVIDIA, PTX ISA 8.7: mbarrier, cp.async.bulk.tensor, cp.async.mbarrier, st.async, barrier.cluster, mapa, wgmma, fence.proxy, setmaxnreg, and "Memory Consistency
  * Model, Async proxy".
  */
 import type { DTypeName } from '../../core/dtype.js';
@@ -29,7 +29,7 @@ export const ASYNCHRONOUS = {
     places: ['barrier'],
     params: ['i32'],
     result: 'none',
-    doc: 'arrives at an mbarrier whose phase is to wait for that many bytes of tiles as well',
+    doc: 'arrives at an mbarrier whose phase is to wait for that many bytes of tiles, or of values from other blocks, as well',
   },
   arriveCopies: {
     scope: 'thread',
@@ -45,6 +45,14 @@ export const ASYNCHRONOUS = {
     params: ['i32'],
     result: 'none',
     doc: 'arrives at the same mbarrier of another block of the cluster',
+  },
+  storeRemote: {
+    scope: 'thread',
+    cluster: true,
+    places: ['shared', 'barrier'],
+    params: ['T', 'i32'],
+    result: 'none',
+    doc: 'starts to store a value in shared memory of another block of the cluster, and tells the same mbarrier there of its bytes',
   },
   waitBarrier: {
     scope: 'thread',

@@ -4,11 +4,11 @@ import type { Scalar } from './ops.js';
 import { value } from './types.js';
 
 /**
- * What stands at a place: one mbarrier of an array of them, an element of a tile, one of a tensor map's buffer that is read
+ * What stands at a place: one mbarrier of an array of them, an element of a shared array, or of a tile, one of a tensor map's buffer that is read
  * from or written from there on, a row of sums (all but the last index of a local array), a left operand (an element of a
  * tile, or a row of 4 words of a local array), a whole local array.
  */
-export type PlaceKind = 'barrier' | 'tile' | 'source' | 'target' | 'sums' | 'left' | 'array';
+export type PlaceKind = 'barrier' | 'shared' | 'tile' | 'source' | 'target' | 'sums' | 'left' | 'array';
 
 /** The threads that take part: one, the 32 of a warp in lockstep, the 128 of a warpgroup, as many as are named, or all of a block. */
 export type ThreadScope = 'thread' | 'warp' | 'warpgroup' | 'group' | 'block';

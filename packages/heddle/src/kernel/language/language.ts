@@ -247,7 +247,7 @@ export interface Intrinsics {
    * or 128 bytes, and lie swizzled; `t[i][j]` finds its element wherever it lies.
    */
   sharedTile(dtype: DType, ...sizes: Sizes): Memory;
-  /** `n` mbarriers. Each counts the arrivals, and the bytes of tiles, that complete its current phase. */
+  /** `n` mbarriers. Each counts the arrivals, and the bytes of tiles and of `storeRemote`, that complete its current phase. */
   mbarriers(n: number): Memory;
   /**
    * Begins phase 0 of an mbarrier, each of `arrivals`: `initBarrier(full, i, 1)`. One thread does so, and a `barrier()`
@@ -256,7 +256,7 @@ export interface Intrinsics {
   initBarrier(barriers: Memory, i: number, arrivals: number): void;
   /** Arrives at an mbarrier: those that wait for its phase see what this thread has done before. */
   arrive(barriers: Memory, i: number): void;
-  /** Arrives at an mbarrier whose phase waits for that many bytes of `tmaLoad` as well. */
+  /** Arrives at an mbarrier whose phase waits for that many bytes of `tmaLoad` and `storeRemote` as well. */
   arriveExpect(barriers: Memory, i: number, bytes: number): void;
   /**
    * Arrives at an mbarrier once all `copyAsync` that this thread has started are made; it may go on. Those that wait for the
@@ -339,6 +339,12 @@ export interface Intrinsics {
    * the barrier of the cluster, and until it ends.
    */
   loadRemote(x: Memory, ...indexAndRank: readonly [number, number, ...number[]]): number;
+  /**
+   * Starts to store a value in `x[i]` of block `rank` of the cluster, of a shared array of numbers of 4 or 8 bytes, and tells the
+   * same mbarrier there of its bytes: `storeRemote(sums, i, full, 0, sum, rank)`. All blocks have met at the barrier of the cluster
+   * after `initBarrier`. Whoever waits for the phase of that mbarrier sees the value; nothing else orders the two.
+   */
+  storeRemote(x: Memory, ...indexBarrierIndexValueRank: readonly (number | Memory)[]): void;
   /** Gives each thread of the warpgroup `n` registers, a multiple of 8 up to 256, once others have lowered theirs. */
   raiseRegisters(n: number): void;
   /** Leaves each thread of the warpgroup `n` registers, a multiple of 8 from 24 on. */

@@ -346,6 +346,7 @@ const VARYING: ReadonlySet<Intrinsic> = new Set<Intrinsic>([
   'initBarrier',
   'arriveExpect',
   'arriveRemote',
+  'storeRemote',
   'tmaLoadMulticast',
   'waitBarrier',
   'groupBarrier',
@@ -373,7 +374,8 @@ function actOf(
   const values = params.map((type, i): Expr => {
     const v = given[i] ?? fromStatic(false);
     const at = rest[i] ?? node;
-    if (VARYING.has(name)) return assignable(p, at, `argument ${i + 1} of ${name}`, v, i32, 1);
+    const dtype = type === 'T' ? taken.places[0]!.memory.type.dtype : i32;
+    if (VARYING.has(name)) return assignable(p, at, `argument ${i + 1} of ${name}`, v, dtype, 1);
     if (type !== 'bool') return int(constantOf(p, at, v, `the argument of ${name}`));
     const known = staticOf(v);
     if (typeof known !== 'boolean') p.fail(at, `argument ${i + 1} of ${name} is true or false, a constant.`);

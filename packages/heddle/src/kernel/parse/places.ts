@@ -1,5 +1,6 @@
 /** The places that operations of the copy engine and of warpgroups work on: `tmaLoad(as, stage, 0, 0, a, row, k, full, stage)`. */
 import type { CallExpression, Expression } from 'acorn';
+import type { DType } from '../../core/dtype.js';
 import { WGMMA_OPERANDS, WGMMA_WORDS } from '../ir/asynchronous.js';
 import type { PlaceKind } from '../ir/intrinsic-record.js';
 import type { Intrinsic } from '../ir/intrinsics.js';
@@ -12,6 +13,7 @@ import { fromExpr, VOID } from './values.js';
 /** What stands at a place, for people. */
 const NOUNS: Readonly<Record<PlaceKind, string>> = {
   barrier: 'one of mbarriers(n)',
+  shared: 'a place in a shared array of numbers of 4 or 8 bytes',
   tile: 'a place in a sharedTile(dtype, …)',
   source: 'a place in a tensorMap parameter',
   target: 'a place in a tensorMap parameter',
@@ -20,12 +22,16 @@ const NOUNS: Readonly<Record<PlaceKind, string>> = {
   array: 'a local array of f32, i32 or u32',
 };
 
+/** What a thread can store in another block's memory. */
+const isSent = ({ bytes }: DType): boolean => bytes === 4 || bytes === 8;
+
 const fits = (kind: PlaceKind, memory: MemoryNode): boolean => {
   if (kind === 'source' || kind === 'target') return mapOf(memory) !== undefined;
   if (memory.op !== 'array') return false;
   const { form, space, dtype, lanes } = memory.arg;
   if (kind === 'tile') return form === 'tile';
   if (kind === 'barrier') return form === 'barriers';
+  if (kind === 'shared') return space === 'shared' && form === undefined && lanes === 1 && isSent(dtype);
   if (kind === 'left' && form === 'tile') return true;
   if (space !== 'local' || lanes !== 1) return false;
   if (kind === 'left') return dtype.name === 'u32' && memory.type.dims.at(-1) === WGMMA_WORDS;

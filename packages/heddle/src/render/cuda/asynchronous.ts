@@ -1,11 +1,12 @@
 /** The copy engine, mbarriers and the products of warpgroups in C++: one instruction each, by inline PTX. */
 import type { DType, DTypeName } from '../../core/dtype.js';
+import { InternalError } from '../../core/errors.js';
 import type { ASYNCHRONOUS } from '../../kernel/ir/asynchronous.js';
 import { WGMMA_OPERANDS, WGMMA_ROWS, WGMMA_WORDS, wgmmaDepth } from '../../kernel/ir/asynchronous.js';
 import type { Expr, MemoryNode } from '../../kernel/ir/ir.js';
 import { isHeld, mapOf } from '../../kernel/ir/operands.js';
 import type { Prelude } from './prelude.js';
-import { call, postfix, type Text } from './text.js';
+import { call, postfix, REGISTER_TYPE, type Text } from './text.js';
 
 export type Asynchronous = keyof typeof ASYNCHRONOUS;
 
@@ -65,6 +66,35 @@ const onRemoteBarrier = ({ prelude, places: [at], args }: Use): Text =>
       `:: "r"(${ADDRESS}(barrier)), "r"(rank) : "memory"`,
     [postfix(`${at!.text} + ${at!.indices[0]!.text}`), ...args],
   );
+
+/** Letters of PTX for the registers of values. */
+const LETTERS = {
+  ...{ f32: 'f', f64: 'd' },
+  ...{ i32: 'r', u32: 'r', i64: 'l' },
+} as const satisfies Partial<Record<DTypeName, string>>;
+
+const isLettered = (name: DTypeName): name is keyof typeof LETTERS => name in LETTERS;
+
+/** Of a value, to shared memory of another block of the cluster. */
+function storeRemote({ prelude, places: [at, barrier], args: [value, rank] }: Use): Text {
+  const { dtype } = at!.memory.type;
+  if (!isLettered(dtype.name)) throw new InternalError(`storeRemote of ${dtype.name}`);
+  const T = REGISTER_TYPE[dtype.name];
+  return instruction(
+    prelude,
+    `store_remote_${dtype.name}`,
+    `${T}* at, unsigned long long* barrier, ${T} value, unsigned rank`,
+    '"{\\n.reg .b32 there, full;\\nmapa.shared::cluster.u32 there, %0, %3;\\nmapa.shared::cluster.u32 full, %1, %3;\\n' +
+      `st.async.shared::cluster.mbarrier::complete_tx::bytes.b${8 * dtype.bytes} [there], %2, [full];\\n}" ` +
+      `:: "r"(${ADDRESS}(at)), "r"(${ADDRESS}(barrier)), "${LETTERS[dtype.name]}"(value), "r"(rank) : "memory"`,
+    [
+      postfix(`&${at!.text}${at!.indices.map(({ text }) => `[${text}]`).join('')}`),
+      postfix(`${barrier!.text} + ${barrier!.indices[0]!.text}`),
+      value!,
+      rank!,
+    ],
+  );
+}
 
 const plain =
   (name: string, ptx: string) =>
@@ -290,6 +320,7 @@ const TABLE: Readonly<Record<Asynchronous, (use: Use) => Text>> = {
   ]),
   arriveCopies: onBarrier('arrive_copies', 'cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];'),
   arriveRemote: onRemoteBarrier,
+  storeRemote,
   waitBarrier,
   tmaLoad: loadOf('tma_load', ''),
   tmaLoadMulticast: loadOf('tma_load_multicast', '.multicast::cluster'),

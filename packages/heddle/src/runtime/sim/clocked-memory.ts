@@ -100,6 +100,12 @@ export class ClockedMemory extends CheckedMemory {
     return this.#reach.remote(this, element, rank, site);
   }
 
+  /** A value that a thread of a block of the cluster sends. */
+  receive(actor: Actor, element: number): void {
+    this.checkBounds(element, 1, actor.site);
+    this.writeBy(actor, element);
+  }
+
   /** An asynchronous copy is made where it is started: who has not waited for it does not know of it. */
   depart(element: number, lanes: number, site: number): boolean {
     const thread = this.run.inCluster();
@@ -184,7 +190,8 @@ export class ClockedMemory extends CheckedMemory {
   }
 
   #remedy({ agent, by }: PastAccess, did: string): string {
-    if (by?.startsWith('a tile copy')) return 'Wait at its mbarrier with waitBarrier(…) first.';
+    if (by?.startsWith('a tile copy') || by?.startsWith('a store from'))
+      return 'Wait at its mbarrier with waitBarrier(…) first.';
     if (by?.startsWith('an asynchronous copy'))
       return 'The thread that copies waits with waitCopies(…), or calls arriveCopies(…) for an mbarrier that others wait at.';
     if (by?.startsWith('wgmma')) return 'Wait with waitWgmma(…), and arrive after it.';

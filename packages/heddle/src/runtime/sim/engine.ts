@@ -169,6 +169,33 @@ export class AsyncEngine {
     this.mbarriers.arrive(site, [remote, index]);
   }
 
+  storeRemote(
+    site: number,
+    [memory, indices]: At<ClockedMemory>,
+    [barriers, index]: At<Mbarriers>,
+    value: number,
+    rank: number,
+  ): void {
+    const to = this.#peerOf(memory, rank, 'storeRemote', site);
+    const full = this.#peerOf(barriers, rank, 'storeRemote', site);
+    const me = this.#run.inCluster();
+    const barrier = this.mbarriers.at(site, [full, index], this.#run.thread);
+    const actor: Actor = {
+      agent: this.clocks.agent(`what ${me} sends to ${full.name}[${index[0]}] of ${rank}`),
+      step: barrier.phase + 1,
+      knowledge: [this.clocks.of(me)],
+      site,
+      by: 'a store from another block',
+    };
+    barrier.arriving.see(actor.agent, actor.step);
+    this.cluster.reach(rank, `storeRemote() writes ${memory.decl.name} of`, site, actor.agent, actor.step);
+    const element = indices.reduce((sum, i, d) => sum * memory.decl.dims[d]! + i, 0);
+    to.receive(actor, element);
+    to.data[element] = value;
+    barrier.bytes -= memory.decl.dtype.bytes;
+    this.mbarriers.settle(barrier);
+  }
+
   /** The arrival is that of the copies: it tells nothing else of what the thread has done. */
   arriveCopies(site: number, at: At<Mbarriers>): void {
     const barrier = this.mbarriers.comingTo(site, at);

@@ -83,7 +83,9 @@ export class MbarrierUnit {
     return (
       `waitBarrier(${barriers.name}[${i}], ${parity & 1}) waits for ever: phase ${phase} lacks ${pending} of ` +
       `${arrivals} arrivals` +
-      (bytes === 0 ? '.' : ` and ${bytes} bytes of tiles: arriveExpect names the bytes of all its tmaLoad.`)
+      (bytes === 0
+        ? '.'
+        : ` and ${bytes} bytes of tiles or values: arriveExpect names the bytes of all its tmaLoad and storeRemote.`)
     );
   }
 
