@@ -12,7 +12,7 @@ import type { LastProblem } from '../../src/ops/conv2d/last-product.js';
 import { convolveWarpgroups, convolveWeightWarpgroups } from '../../src/ops/conv2d/warpgroup.js';
 import { matmulWarpgroups } from '../../src/ops/matmul/warpgroup-product.js';
 import { renderCuda } from '../../src/render/cuda/render.js';
-import { clusterProduct, clusterSum, copiedProduct } from '../kernel/cluster-kernels.js';
+import { clusterProduct, clusterSum, copiedProduct, sentSum } from '../kernel/cluster-kernels.js';
 import { pixelsOf, throughTiles, tileProduct, walked, walkedBack } from '../kernel/hopper-kernels.js';
 import { convolutionKernels } from './cuda-convolutions.js';
 import { coverageKernels } from './cuda-coverage.js';
@@ -105,6 +105,7 @@ const hopperKernels = [
   tileProduct({ M: 64, N: 24, K: 128, dtype: i8, held: true }),
   clusterProduct({ M: 64, N: 128, K: 128, size: 2 }),
   clusterSum(),
+  sentSum(),
   copiedProduct(),
   throughTiles(64, 32),
   ...[1, 2, 3].map((dimensions) => walked(pixelsOf(dimensions))),
@@ -149,7 +150,7 @@ describe('CUDA text', { concurrency: true }, () => {
   const own = hopperKernels.map(({ ir, threads }) => renderCuda(compile(ir, H200), { maxThreads: threads }));
   const attention = [64, 128].flatMap((width) => attentionKernels(H200, width));
   const lines = longLineKernels(H200);
-  assert.equal(lines.length, 3);
+  assert.equal(lines.length, 4);
   const groups = [...attention, ...lines].map(({ ir, threads }) =>
     renderCuda(compile(ir, H200), { maxThreads: threads }),
   );

@@ -98,17 +98,18 @@ export function attentionKernels(
   );
 }
 
-/** Lines that stay in shared memory, of a block or a cluster: columns, and rows with a loss and its gradient. */
+/** Lines that a cluster keeps: columns, in registers and partly in shared memory, and rows with a loss and its gradient. */
 export function longLineKernels(
   target: Target,
 ): readonly { readonly ir: KernelIr; readonly threads: number }[] {
   const logits = new Tensor(leaf([8192, 50304], bf16, true));
   const loss = crossEntropy(logits, new Tensor(leaf([8192], i32)));
   const [gradient] = vjp([loss.node], [leaf(loss.shape, bf16)], [logits.node]);
-  const columns = [bf16, f32].map((dtype) => new Tensor(leaf([8192, 8192], dtype)).softmax(0).node);
+  const square = [bf16, f32].map((dtype) => leaf([8192, 8192], dtype));
+  const columns = [...square, leaf([20000, 2048], f32)].map((x) => new Tensor(x).softmax(0).node);
   const { launches } = schedule([loss.node, gradient!, ...columns], target);
   return launches.flatMap(({ work }, i) =>
-    'kernel' in work && work.sharedBytes !== undefined
+    'kernel' in work && work.cluster !== undefined
       ? [{ ir: { ...work.kernel, name: `${work.kernel.name}_lines_${i}` }, threads: work.block[0] }]
       : [],
   );

@@ -147,8 +147,9 @@ export const FITTED = {
     latency: 1500,
   },
   /**
-   * Columns that a block keeps while it reduces them. What it receives explains softmax of 4096² and 8192² in f32 and bf16, and
-   * the statistics of batch norms of 512 channels in bf16, to a sixth; the others are estimates from the datasheet.
+   * Columns that a block, or a cluster, keeps while it reduces them. What it receives explains softmax of 4096² and 8192² in f32 and
+   * bf16 without clusters, and the statistics of batch norms of 512 channels in bf16, to a sixth; so do `memory` and `again`. The
+   * others are estimates from the datasheet and from instructions.
    */
   strips: {
     /** Bytes that a multiprocessor has of the memory's bandwidth per cycle. */
@@ -157,8 +158,16 @@ export const FITTED = {
     received: 2.7,
     /** For another kernel after one. */
     kernel: 1900,
-    /** How much longer it takes if no other block of the multiprocessor moves while one computes. */
-    alone: 0.15,
+    /** To compute with an element that a thread keeps in registers, and with one that it reads and computes again each time. */
+    kept: 0.25,
+    again: 0.47,
+    /** From the start of a block to its first elements. */
+    latency: 1200,
+    /** For the threads of a block to put a reduction together, and besides for those of a cluster. */
+    meeting: 400,
+    ofCluster: 600,
+    /** How much longer it takes for each further block of a cluster, which all wait for. */
+    perBlock: 0.015,
     /** How much longer accesses of single sectors take than of whole lines. */
     narrow: 0.08,
   },

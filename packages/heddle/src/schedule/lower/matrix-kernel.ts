@@ -70,10 +70,11 @@ export class MatrixKernel {
 
   /** Of one result of each reduction. */
   get resultBytes(): number {
-    return this.reduction.members.reduce(
-      (n, { node }) => (node.op === 'reduce' ? n + node.dtype.bytes : n),
-      0,
-    );
+    return this.reductions.reduce((n, { dtype }) => n + dtype.bytes, 0);
+  }
+
+  get reductions(): GraphNode[] {
+    return this.reduction.members.flatMap(({ node }) => (node.op === 'reduce' ? [node] : []));
   }
 
   /** The axes along the lines, which are reduced, or those across them. */

@@ -2,9 +2,10 @@
  * How threads share out the columns of a matrix that are reduced and then needed again (softmax along the first axis).
  * A block takes a strip of neighbouring columns, as narrow as a whole sector of memory, and keeps it from the first
  * reduction to the last store: in registers, what does not fit there in shared memory, and what fits into neither it
- * reads again. So a matrix that a reduction, another one and the result would read three times is read once.
+ * reads again. So a matrix that a reduction, another one and the result would read three times is read once. Where there are
+ * clusters, the blocks of one may share a strip: each keeps some of its rows.
  */
-import { FITTED, residentBlocks, sharedBytesOfEach } from '../../kernel/ir/machine.js';
+import { clusterSizes, FITTED, residentBlocks, sharedBytesOfEach } from '../../kernel/ir/machine.js';
 import type { Target } from '../../kernel/ir/target.js';
 import type { Lanes } from '../../kernel/ir/types.js';
 import type { Structure } from '../group.js';
@@ -17,9 +18,11 @@ export const WIDE = 2 ** 18;
 const SECTOR = 32;
 /** Widest strip: more than whole lines gain nothing. */
 const WIDEST = 512;
-/** Registers that a thread has, and those of them that keep elements. */
+/** Registers that a thread has. */
 const REGISTERS = 64;
+/** Elements that a thread keeps in them: where it keeps others elsewhere, and where it keeps no others. */
 const KEPT = 16;
+const KEPT_ALONE = 32;
 /** Threads of a block, in the order in which they are tried. */
 const THREADS = [128, 256, 512, 1024] as const;
 /** Of a block where there are few elements. */
@@ -29,13 +32,19 @@ const MOST_PART_BYTES = 24 * 1024;
 
 export interface Strips {
   readonly lanes: Lanes;
-  /** Threads side by side, and above each other. */
+  /** Threads of a block side by side, and above each other. */
   readonly across: number;
   readonly down: number;
+  /** Blocks that share a strip: a cluster, if more than one. */
+  readonly blocks: number;
+  /** Blocks of a multiprocessor, where that many have room for what they keep. */
+  readonly resident?: number;
   /** Vectors of a column that a thread has: those in registers, those in shared memory, and all of them. */
   readonly inRegisters: number;
   readonly inShared: number;
   readonly pieces: number;
+  /** What the model says that it takes. */
+  readonly cycles: number;
 }
 
 /** Vectors of a thread that go to shared memory, or come from it, at a time. */
@@ -47,64 +56,87 @@ export const rowsOfWarp = (across: number): number => Math.max(1, 32 / across);
 /**
  * @param inner size of the innermost loop, which vectors lie along
  * @param resultBytes of one result of each reduction
+ * @param clusters how many blocks may share a strip
  */
 export function stripsOf(
   { rows: results, columns: length }: Structure,
   inner: number,
-  { tensors, bytes, isUniform }: ElementReads,
+  reads: ElementReads,
   resultBytes: number,
+  clusters: readonly number[],
   target: Target,
 ): Strips {
-  const held = KEPT / Math.max(1, tensors);
   if (results * length < WIDE) {
     const across = Math.min(32, powerOfTwo(results));
     const down = Math.max(32 / across, Math.min(FEW / across, powerOfTwo(length / 2)));
     const pieces = Math.ceil(length / down);
-    return { lanes: 1, across, down, inRegisters: Math.min(pieces, Math.floor(held)), inShared: 0, pieces };
+    const inRegisters = Math.min(pieces, Math.floor(KEPT / Math.max(1, reads.tensors)));
+    return { lanes: 1, across, down, blocks: 1, inRegisters, inShared: 0, pieces, cycles: 0 };
   }
   const lanes: Lanes = inner % 4 === 0 ? 4 : 1;
   let best: Strips | undefined;
-  let least = Number.POSITIVE_INFINITY;
-  for (const threads of THREADS) {
-    const blocks = residentBlocks(target.limits, { threads, bytes: 0, registers: REGISTERS });
-    for (let width = WIDEST; width >= SECTOR; width /= 2) {
-      const across = Math.min(threads, powerOfTwo(width / (lanes * bytes)));
-      const down = threads / across;
-      const parts = (down / rowsOfWarp(across)) * across * lanes * resultBytes;
-      if (down < rowsOfWarp(across) || parts > MOST_PART_BYTES) continue;
-      const pieces = Math.ceil(length / down);
-      const inRegisters = Math.min(pieces, Math.max(1, Math.floor(held / lanes)));
-      const slotBytes = threads * lanes * bytes * tensors;
-      const slots = isUniform
-        ? Math.floor((sharedBytesOfEach(target.limits, blocks) - parts) / slotBytes)
-        : 0;
-      const turns = Math.floor(Math.min(slots, pieces - inRegisters) / SHARED_TURN);
-      const inShared = Math.max(0, turns) * SHARED_TURN;
-      const all = Math.ceil(results / (across * lanes));
-      const rounds = Math.ceil(all / (target.units * blocks));
-      const { alone, narrow } = FITTED.strips;
-      const cost =
-        (1 + (pieces - inRegisters - inShared) / pieces) *
-        (1 + alone / blocks) *
-        (1 + (narrow * SECTOR) / width) *
-        ((rounds * target.units * blocks) / all) *
-        ((pieces * down) / length);
-      if (cost >= least) continue;
-      [best, least] = [{ lanes, across, down, inRegisters, inShared, pieces }, cost];
-    }
-  }
+  for (const blocks of clusters)
+    for (const threads of THREADS)
+      for (let width = WIDEST; width >= SECTOR; width /= 2) {
+        const across = Math.min(threads, powerOfTwo(width / (lanes * reads.bytes)));
+        const shape = { lanes, across, down: threads / across, blocks };
+        const made = stripsOfShape(shape, results, length, reads, resultBytes, target);
+        if (made && made.cycles < (best?.cycles ?? Number.POSITIVE_INFINITY)) best = made;
+      }
   return best!;
+}
+
+/** How blocks of such a shape keep strips; undefined if their threads cannot share them. */
+function stripsOfShape(
+  shape: Pick<Strips, 'lanes' | 'across' | 'down' | 'blocks'>,
+  results: number,
+  length: number,
+  { tensors, bytes, isUniform }: ElementReads,
+  resultBytes: number,
+  { units, limits }: Target,
+): Strips | undefined {
+  const { lanes, across, down, blocks } = shape;
+  const threads = across * down;
+  const parts = (down / rowsOfWarp(across)) * across * lanes * resultBytes;
+  if (down < rowsOfWarp(across) || parts > MOST_PART_BYTES) return undefined;
+  const resident = residentBlocks(limits, { threads, bytes: 0, registers: REGISTERS });
+  const pieces = Math.ceil(length / (down * blocks));
+  const each = lanes * Math.max(1, tensors);
+  const most = pieces * each <= KEPT_ALONE ? pieces : Math.max(1, Math.floor(KEPT / each));
+  const inRegisters = Math.min(pieces, most);
+  const slotBytes = threads * lanes * bytes * tensors;
+  const slots = isUniform ? Math.floor((sharedBytesOfEach(limits, resident) - parts) / slotBytes) : 0;
+  const turns = Math.floor(Math.min(slots, pieces - inRegisters) / SHARED_TURN);
+  const inShared = Math.max(0, turns) * SHARED_TURN;
+
+  const { memory, kept, again, latency, meeting, ofCluster, perBlock, narrow } = FITTED.strips;
+  const elements = pieces * threads * lanes;
+  const width = across * lanes * bytes;
+  const readAgain = pieces - inRegisters - inShared;
+  const moved = bytes * (tensors + 1 + (2 * tensors * readAgain) / pieces);
+  const moving = (elements * moved * (1 + (narrow * SECTOR) / width)) / memory;
+  const computing = (elements * (inRegisters * kept + (pieces - inRegisters) * again)) / pieces;
+  const waiting = latency + 2 * (meeting + (blocks > 1 ? ofCluster : 0));
+  const ofUnit = (Math.ceil(results / (across * lanes)) * blocks) / units;
+  const beside = Math.min(resident, Math.ceil(ofUnit));
+  const rounds = Math.ceil(ofUnit / beside);
+  // All that the blocks of a multiprocessor move and compute, or what one does after the other; where these take about as long,
+  // more than each of them. Blocks that start together all move at first, then all compute.
+  const together = beside * (moving + computing) + waiting;
+  const bounds = [beside * moving, beside * computing, moving + computing + waiting];
+  const round = rounds > 1 ? Math.cbrt(bounds.reduce((sum, bound) => sum + bound ** 3, 0)) : together;
+  const cycles = rounds * round * (1 + perBlock * (blocks - 1));
+  return { ...shape, resident, inRegisters, inShared, pieces, cycles };
 }
 
 /**
  * Whether strips take less time than a kernel for each reduction and one for what is made of them: these read the
  * matrix three times, but any number of blocks can share in it.
  */
-export function suitsStrips(
-  { rows: results, columns: length, contiguous, bytes }: Structure,
-  { units, limits }: Target,
-): boolean {
+export function suitsStrips(structure: Structure, target: Target): boolean {
+  const { rows: results, columns: length, contiguous, bytes } = structure;
   if (contiguous) return false;
+  const { units, limits } = target;
   const { memory, received, kernel } = FITTED.strips;
   // What kernels leave in memory for each other is mostly f32.
   const whole = (results * length * 4) / (units * memory);
@@ -113,5 +145,8 @@ export function suitsStrips(
   const rounds = Math.ceil((results * bytes) / SECTOR / units);
   const once = Math.max(whole, (rounds * strip) / (received * bytes));
   const again = Math.max(0, 1 - room / strip);
-  return once * (2 + 2 * again) < 4 * whole + 2 * kernel;
+  if (once * (2 + 2 * again) < 4 * whole + 2 * kernel) return true;
+  const reads = { tensors: 1, bytes, isUniform: true };
+  const shared = stripsOf(structure, results, reads, 4, clusterSizes(target.capability), target);
+  return shared.blocks > 1 && shared.cycles < whole * bytes + 2 * kernel;
 }

@@ -1,22 +1,24 @@
 /**
- * Columns on a GPU that are reduced and needed again: a block takes a strip of neighbouring columns (strip-shares.ts says
- * how wide) and does everything there is to do for it. Threads side by side take neighbouring columns, threads above each
- * other take turns down the columns; their results meet through shuffles, then shared memory, always in the same order.
+ * Columns on a GPU that are reduced and needed again: a block, or a cluster of blocks, takes a strip of neighbouring columns
+ * (strip-shares.ts says how wide) and does everything there is to do for it. Threads side by side take neighbouring columns,
+ * threads above each other take turns down the columns; what they have is put together by strip-sums.ts.
  */
 import { i32 } from '../../core/dtype.js';
 import type { GraphNode } from '../../graph/node.js';
 import type { Expr, MemoryNode, Statement, Variable } from '../../kernel/ir/ir.js';
 import * as k from '../../kernel/ir/ir.js';
+import { clusterSizes } from '../../kernel/ir/machine.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { value as valueType } from '../../kernel/ir/types.js';
 import type { MatrixReduction } from '../group.js';
-import { Accumulation, opOf } from './accumulate.js';
+import { Accumulation } from './accumulate.js';
 import { type Coordinates, type LoopAxis, loopSizes } from './coordinates.js';
 import { Evaluator, type Vector } from './evaluate.js';
 import { inputsOf, KeptPieces, readsOf } from './kept-pieces.js';
 import { add, BLOCK, type Body, declared, lessThan, type Memories, THREAD, times } from './lowering.js';
 import { MatrixKernel, type MatrixWork, matrixBody, type Piece } from './matrix-kernel.js';
-import { rowsOfWarp, SHARED_TURN, type Strips, stripsOf } from './strip-shares.js';
+import { SHARED_TURN, type Strips, stripsOf } from './strip-shares.js';
+import { inPairs, joining, StripSums } from './strip-sums.js';
 
 /** Elements that a thread has on their way where it keeps none: more would not fit into its registers. */
 const IN_FLIGHT = 16;
@@ -50,9 +52,12 @@ class StripKernel {
   readonly #out: Statement[];
   readonly #structure: MatrixReduction['structure'];
   readonly #shares: Strips;
-  /** The thread's number among those side by side, and among those above each other. */
+  /** The thread's number among those side by side, and among those of its block above each other. */
   readonly #x: Variable;
   readonly #y: Variable;
+  /** The latter among those of all blocks of the strip. */
+  readonly #row: Variable;
+  readonly #sums: StripSums;
   /** The thread's columns, and whether there are such; undefined if always. */
   readonly #column: Coordinates;
   readonly #isColumn: Expr | undefined;
@@ -71,13 +76,20 @@ class StripKernel {
     const inputs = inputsOf(work);
     const reads = readsOf(inputs);
     const inner = loopSizes(axes.at(-1)!).at(-1)!;
-    this.#shares = stripsOf(structure, inner, reads, this.#kernel.resultBytes, target);
-    const { lanes, across, inRegisters, inShared, pieces } = this.#shares;
+    // Blocks can send each other numbers of 4 and of 8 bytes.
+    const canShare = this.#kernel.reductions.every(({ dtype }) => dtype.bytes >= 4);
+    const clusters = canShare ? clusterSizes(target.capability) : [1];
+    this.#shares = stripsOf(structure, inner, reads, this.#kernel.resultBytes, clusters, target);
+    const { lanes, across, down, blocks, inRegisters, inShared, pieces } = this.#shares;
     const out = this.#out;
     const span = across * lanes;
     this.#x = declared('x', k.alu('mod', [THREAD, k.int(across)]), out);
     this.#y = declared('y', k.alu('idiv', [THREAD, k.int(across)]), out);
-    let column = declared('column', add(times(BLOCK, span), times(k.read(this.#x), lanes)), out);
+    const strip = blocks === 1 ? BLOCK : k.alu('idiv', [BLOCK, k.int(blocks)]);
+    const rank = k.alu('mod', [BLOCK, k.int(blocks)]);
+    this.#row = blocks === 1 ? this.#y : declared('y', add(times(rank, down), k.read(this.#y)), out);
+    this.#sums = new StripSums(this.#kernel, this.#shares, this.#x, this.#y);
+    let column = declared('column', add(times(strip, span), times(k.read(this.#x), lanes)), out);
     if (structure.rows % span !== 0) {
       // Beyond the end: read the last columns again, and take no notice of them.
       this.#isColumn = lessThan(k.read(column), structure.rows);
@@ -86,7 +98,7 @@ class StripKernel {
     this.#column = this.#kernel.line(column);
     this.#vector = lanes > 1 ? { atom: this.#column.at(-1)!.value.terms[0]!.atom, lanes } : undefined;
     if (inShared > 0) {
-      const threads = across * this.#shares.down;
+      const threads = across * down;
       this.#kept = new KeptPieces(this.#kernel, inputs, {
         ...{ threads, lanes, first: inRegisters, count: inShared },
       });
@@ -104,22 +116,24 @@ class StripKernel {
   body(): Body {
     const columns = new Evaluator(this.#kernel.scope, this.#vector, this.#out);
     this.#kernel.compute(this.#column, columns, (nodes) => this.#reduce(nodes));
+    const { lanes, across, down, blocks, resident } = this.#shares;
     this.#store(columns);
-    const { lanes, across, down } = this.#shares;
     return {
       statement: k.block(this.#out),
       arrays: this.#kernel.arrays,
-      grid: [Math.ceil(this.#structure.rows / (across * lanes)), 1, 1],
+      grid: [Math.ceil(this.#structure.rows / (across * lanes)) * blocks, 1, 1],
       block: [across * down, 1, 1],
       ...(this.#kept && { sharedBytes: this.#kept.bytes }),
+      ...(resident && { resident }),
+      ...(blocks > 1 && { cluster: [blocks, 1, 1] }),
     };
   }
 
   /** Piece `base + n` of the thread's columns; no piece of this base is further down than `base + to`. */
   #piece(base: Expr | undefined, n: number, to: number, out: Statement[]): Piece {
     const { columns: length } = this.#structure;
-    const { down } = this.#shares;
-    let position: Expr = n === 0 ? k.read(this.#y) : add(k.read(this.#y), k.int(n * down));
+    const down = this.#shares.down * this.#shares.blocks;
+    let position: Expr = n === 0 ? k.read(this.#row) : add(k.read(this.#row), k.int(n * down));
     if (base) position = add(times(base, down), position);
     let row = declared('row', position, out);
     const inside = (base ? to : n + 1) * down > length ? lessThan(k.read(row), length) : undefined;
@@ -180,51 +194,10 @@ class StripKernel {
       });
     }
     this.#isCopied = true;
-    this.#together(
+    this.#sums.together(
       nodes,
       nodes.map((node, i) => inPairs(node, terms[i]!)),
     );
-  }
-
-  /** The values of all threads of the same columns, held in each of them. */
-  #together(nodes: readonly GraphNode[], own: readonly Expr[]): void {
-    const { across, down, lanes } = this.#shares;
-    const out = this.#out;
-    const butterfly = (node: GraphNode, from: Expr, width: number): Expr => {
-      let v = k.read(declared('s', from, out));
-      for (let by = width / 2; by >= 1; by /= 2) {
-        const others = Array.from({ length: lanes }, (_, i) =>
-          k.intrinsic('shuffleXor', [lanes === 1 ? v : k.lane(v, i), k.int(by * across)], node.dtype),
-        );
-        const other = lanes === 1 ? others[0]! : k.vector(others);
-        v = k.read(declared('s', joining(node)(v, other), out));
-      }
-      return v;
-    };
-    const rows = rowsOfWarp(across);
-    const groups = down / rows;
-    const ofGroup = nodes.map((node, i) => butterfly(node, own[i]!, rows));
-    if (groups === 1) {
-      nodes.forEach((node, i) => {
-        this.#kernel.held.set(node, ofGroup[i]!);
-      });
-      return;
-    }
-    const parts = this.#kernel.parts(nodes, [groups, across * lanes]);
-    const place = (group: Expr): Expr[] => [group, times(k.read(this.#x), lanes)];
-    const inWarp = k.alu('mod', [k.read(this.#y), k.int(rows)]);
-    const group = k.alu('idiv', [k.read(this.#y), k.int(rows)]);
-    const stores = parts.map((part, i) => k.store(part, ofGroup[i]!, place(group)));
-    out.push(rows === 1 ? k.block(stores) : k.when(k.alu('eq', [inWarp, k.int(0)]), k.block(stores)));
-    out.push(k.barrier());
-    nodes.forEach((node, i) => {
-      const side = Math.min(rows, groups);
-      const mine = k.alu('mod', [inWarp, k.int(side)]);
-      const read = Array.from({ length: groups / side }, (_, n) =>
-        k.load(parts[i]!, place(n === 0 ? mine : add(mine, k.int(n * side))), lanes),
-      );
-      this.#kernel.held.set(node, butterfly(node, inPairs(node, read), side));
-    });
   }
 
   /** Results for every column, then for every element. */
@@ -232,7 +205,7 @@ class StripKernel {
     const kernel = this.#kernel;
     const out = this.#out;
     const isColumn = this.#isColumn ? [this.#isColumn] : [];
-    const isFirst = k.alu('eq', [k.read(this.#y), k.int(0)]);
+    const isFirst = k.alu('eq', [k.read(this.#row), k.int(0)]);
     kernel.storeLine(this.#column, columns, [isFirst, ...isColumn]);
     if (kernel.ofElement.length === 0) return;
     const visit: Visit = (pieces, into) => kernel.storePieces(pieces, isColumn, into);
@@ -243,16 +216,4 @@ class StripKernel {
       out.push(k.forLoop(base, k.int(0), k.int(to - from), k.int(turn), k.block(inside)));
     }
   }
-}
-
-const joining =
-  (node: GraphNode) =>
-  (a: Expr, b: Expr): Expr =>
-    k.alu(opOf(node), [a, b]);
-
-/** Neighbours first, then their results. */
-function inPairs(node: GraphNode, terms: readonly Expr[]): Expr {
-  if (terms.length === 1) return terms[0]!;
-  const middle = Math.ceil(terms.length / 2);
-  return joining(node)(inPairs(node, terms.slice(0, middle)), inPairs(node, terms.slice(middle)));
 }
