@@ -22,6 +22,8 @@ export interface CollectiveCall {
   readonly op: ReductionOp;
   /** Of a broadcast: an index of `ranks`. */
   readonly root: number;
+  /** Identifies the orders of dimensions that the values are in. */
+  readonly orders: number;
   readonly from: Uint8Array;
   readonly to: Uint8Array;
 }
@@ -44,7 +46,8 @@ export class CallCounter {
     const group = ranks.join(',');
     const sequence = this.#counts.get(group) ?? 0;
     this.#counts.set(group, sequence + 1);
-    const memory = { from: from.bytes, to: to.bytes, dtype: from.dtype };
+    const { dtype, orders = 0 } = from;
+    const memory = { from: from.bytes, to: to.bytes, dtype, orders };
     return { kind, ranks, index, sequence, op, root, ...memory };
   }
 }
@@ -60,7 +63,9 @@ function requireFit(kind: CallKind, ranks: number, from: HostValues, to: HostVal
 }
 
 /** Words of a header, which are i32. */
-export const HEADER_WORDS = 8;
+export const HEADER_WORDS = 9;
+/** The last one. */
+const ORDERS = HEADER_WORDS - 1;
 export const HEADER_BYTES: number = 4 * HEADER_WORDS;
 
 /** What ranks compare: equal headers are calls that fit together. */
@@ -73,11 +78,12 @@ export function headerOf(call: CollectiveCall): Uint8Array {
 export type CalledCollective = Omit<CollectiveCall, 'index' | 'from' | 'to'> & { readonly elements: number };
 
 export function headerWords(call: CalledCollective): Int32Array<ArrayBuffer> {
-  const { kind, op, dtype, root, ranks, sequence, elements } = call;
+  const { kind, op, dtype, root, ranks, sequence, elements, orders } = call;
   const words = new Int32Array(HEADER_WORDS);
   words.set([KINDS.indexOf(kind), OPS.indexOf(op), NAMES.indexOf(dtype), ranks[root]!, ranks.length]);
   // Twelve bits for the rest of a length are enough: 2⁴⁴ elements.
-  words.set([sequence, elements % 2 ** 32, Math.floor(elements / 2 ** 32) | (digest(ranks) << 12)], 5);
+  const high = Math.floor(elements / 2 ** 32) | (digest(ranks) << 12);
+  words.set([sequence, elements % 2 ** 32, high, orders], 5);
   return words;
 }
 
@@ -85,9 +91,9 @@ export function headerWords(call: CalledCollective): Int32Array<ArrayBuffer> {
 export const placeKey = ([, , , , ranks = 0, sequence = 0, , high = 0]: Int32Array): string =>
   `${ranks} ${high >>> 12} ${sequence}`;
 
-/** FNV-1a: two groups of the same size rarely have the same. */
-const digest = (ranks: readonly number[]): number =>
-  ranks.reduce((hash, rank) => Math.imul(hash ^ rank, 0x01000193), 0x811c9dc5);
+/** FNV-1a: two lists of the same length, such as the ranks of two groups, rarely have the same. */
+export const digest = (numbers: readonly number[]): number =>
+  numbers.reduce((hash, number) => Math.imul(hash ^ number, 0x01000193), 0x811c9dc5);
 
 /** @throws DistributedError that says what both ranks do, unless a peer's header is this call's */
 export function requireSameCall(
@@ -107,6 +113,11 @@ export function differenceOf(first: HeaderOfRank, second: HeaderOfRank): string 
   const [a, b] = both as [HeaderOfRank, HeaderOfRank];
   const places = [placeOf(a.words), placeOf(b.words)];
   const same = places[0] === places[1];
+  if (same && a.words.every((word, i) => word === b.words[i] || i === ORDERS))
+    return (
+      `rank ${a.rank} ${actOf(a.words)} with dimensions in another order than rank ${b.rank} in ${places[0]}. The order is chosen for the ` +
+      'device: all ranks of a group need GPUs of the same kind, with the same libraries and the same version of Heddle.'
+    );
   const said = both.map(
     ({ rank: r, words }, i) => `rank ${r} ${actOf(words)}${same ? '' : ` in ${places[i]}`}`,
   );

@@ -14,6 +14,7 @@ import * as b from '../graph/build.js';
 import type { FusedOp, KernelChoice } from '../graph/fused-op.js';
 import type { GraphNode } from '../graph/node.js';
 import { EXCHANGE_UNITS } from '../kernel/ir/library-call.js';
+import { digest } from './call.js';
 import type { ReductionOp } from './transport.js';
 
 export type CollectiveKind = 'allReduce' | 'broadcast' | 'allGather' | 'reduceScatter';
@@ -35,6 +36,8 @@ export interface CollectiveArg {
   readonly offsets: readonly number[];
   /** Elements of the result. */
   readonly size: number;
+  /** Identifies the orders of dimensions in which the elements of the sources come; 0: they come as usual. */
+  readonly orders: number;
 }
 
 /** Each result begins at a multiple of so many bytes. */
@@ -82,9 +85,20 @@ type CollectiveGradient = (
   arg: CollectiveArg,
 ) => readonly GraphNode[];
 
+/** @param orders see `FlatExchange` */
+function ordersOf(orders: readonly (readonly number[])[]): number {
+  const others = orders.flatMap((order, i) => (order.length > 0 ? [i, ...order] : []));
+  return others.length > 0 ? digest(others) : 0;
+}
+
 const collective = (kind: CollectiveKind, grad: CollectiveGradient): FusedOp<CollectiveArg> => ({
   name: kind,
-  exchanges: true,
+  exchanges: (arg) => ({
+    sent: arg.counts.length,
+    ...((kind === 'allReduce' || kind === 'broadcast') && {
+      flat: { offsets: arg.offsets, inOrders: (orders) => ({ ...arg, orders: ordersOf(orders) }) },
+    }),
+  }),
   occupies: ({ beside }) => (beside ? EXCHANGE_UNITS : 0),
   infer: ([first], { size }) => ({ shape: [size], dtype: first!.dtype }),
   compose: () => {
@@ -144,7 +158,7 @@ interface Together {
 const isSmall = ({ shape, dtype }: GraphNode): boolean => sizeOf(shape) * dtype.bytes <= SMALL;
 
 /** Places of tensors side by side in a flat one, the small ones first. */
-function placed(src: readonly GraphNode[]): Pick<CollectiveArg, 'counts' | 'offsets' | 'size'> {
+function placed(src: readonly GraphNode[]): Pick<CollectiveArg, 'counts' | 'offsets' | 'size' | 'orders'> {
   const step = ALIGNMENT / src[0]!.dtype.bytes;
   const counts = src.map(({ shape }) => sizeOf(shape));
   const offsets = src.map(() => 0);
@@ -155,7 +169,7 @@ function placed(src: readonly GraphNode[]): Pick<CollectiveArg, 'counts' | 'offs
       offsets[i] = size;
       size += Math.ceil(counts[i]! / step) * step;
     });
-  return { counts, offsets, size };
+  return { counts, offsets, size, orders: 0 };
 }
 
 /** Tensors copied together, at their places in a flat one. */
@@ -194,12 +208,12 @@ export const unpacked = (flat: GraphNode, src: readonly GraphNode[]): GraphNode[
 export const allGatherOf = (x: GraphNode, { ranks }: { readonly ranks: readonly number[] }): GraphNode =>
   inOrder(allGatherOp, [x], {
     ...{ kind: 'allGather', ranks, op: 'sum', root: 0, beside: false, counts: [x.size], offsets: [0] },
-    size: x.size * ranks.length,
+    ...{ size: x.size * ranks.length, orders: 0 },
   });
 
 /** x of all ranks, (ranks · n) each, reduced: every rank has its part (n). */
 export const reduceScatterOf = (x: GraphNode, { ranks, op }: Together): GraphNode =>
   inOrder(reduceScatterOp, [x], {
     ...{ kind: 'reduceScatter', ranks, op, root: 0, beside: false, counts: [x.size], offsets: [0] },
-    size: x.size / ranks.length,
+    ...{ size: x.size / ranks.length, orders: 0 },
   });

@@ -27,11 +27,11 @@ export function registerCollectives(transport: Transport, rank: number): void {
   const register = (kind: CollectiveKind, run: (call: HostCall) => void): void =>
     registerHostRoutine(`collective.${kind}`, (call: LibraryCall, memory, addresses) => {
       const options = call.options as unknown as RoutineOptions;
-      const { dtype, ranks } = options;
+      const { dtype, ranks, orders } = options;
       const { bytes } = DTYPES[dtype];
       const valuesOf = (buffer: number, at: number, count: number): HostValues => {
         const from = addresses[buffer]! + at * bytes;
-        return { bytes: memory.subarray(from, from + count * bytes), dtype };
+        return { bytes: memory.subarray(from, from + count * bytes), dtype, orders };
       };
       run({ options, group: groupOf(ranks), valuesOf });
     });

@@ -16,6 +16,8 @@ export interface Peers {
 export interface HostValues {
   readonly bytes: Uint8Array;
   readonly dtype: DTypeName;
+  /** Identifies the orders of dimensions that its tensors are in, which ranks must have in common; default 0: as usual. */
+  readonly orders?: number;
 }
 
 /**

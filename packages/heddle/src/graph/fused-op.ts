@@ -46,8 +46,8 @@ export interface FusedOp<Arg = unknown> {
   ofIntegers?(src: readonly GraphNode[], arg: Arg): OfIntegers | undefined;
   /** The values are those of the one source: its kernels read memory for functions of windows. */
   readonly identity?: boolean;
-  /** Its values are made together with other processes: it begins as early as it can. Default: false. */
-  readonly exchanges?: boolean;
+  /** What it exchanges with other processes; it then begins as early as it can. Default: nothing. */
+  exchanges?(arg: Arg): Exchange;
   /**
    * Multiprocessors of a GPU that its routine takes from the launches of the program that run beside it: all of them are planned
    * for the others. Default: 0.
@@ -90,6 +90,25 @@ export interface Reordered {
   readonly saves?: number;
   /** The result in that order, of the sources in that order. */
   make(src: readonly GraphNode[]): GraphNode;
+}
+
+/** Values that are made together with other processes. */
+export interface Exchange {
+  /** How many of its sources it sends, the first ones: it only comes after the others. */
+  readonly sent: number;
+  /** How they may be sent in other orders of dimensions. Default: they may not. */
+  readonly flat?: FlatExchange;
+}
+
+/** An exchange whose result is flat, with the elements of each source one after the other, in whatever order they are. */
+export interface FlatExchange {
+  /** Where those of each source begin. */
+  readonly offsets: readonly number[];
+  /**
+   * The argument of the op on sources in other orders, which all processes have to send alike.
+   * @param orders of each source: its dimensions as they were, without those of size 1, the outermost in memory first
+   */
+  inOrders(orders: readonly (readonly number[])[]): unknown;
 }
 
 /** A reduction that can be made of parts of its source, each of which is read once. */

@@ -2,9 +2,10 @@
  * The order of dimensions in memory. A fused op may be faster on sources whose dimensions are in another order, such as
  * convolutions with channels last. This rewrite computes it so, and all that comes between two such ops as well: the
  * permutations between them cancel, those at the ends are left. An op that has kernels for both orders, such as max pooling,
- * follows its source. Tensors keep their shapes.
+ * follows its source, and an exchange with other processes sends each source in the order that it is in. Tensors keep their shapes.
  */
 import { topological } from '../core/node.js';
+import type { Shape } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import { callOf, type Reordered } from '../graph/fused-op.js';
 import { argOf, GraphNode } from '../graph/node.js';
@@ -12,6 +13,7 @@ import { asPartOf } from '../graph/origin.js';
 import { beforeMonotone } from '../graph/rewrites.js';
 import type { Target } from '../kernel/ir/target.js';
 import { hasKernel } from './kernel-choice.js';
+import { exchangeOf, wholePieces } from './whole-pieces.js';
 
 type Order = readonly number[];
 
@@ -27,12 +29,15 @@ const inverse = (order: Order): number[] => order.map((_, axis) => order.indexOf
 const isAsItWas = (order: Order): boolean => order.every((axis, i) => axis === i);
 const permuted = <T>(values: readonly T[], order: Order): T[] => order.map((axis) => values[axis]!);
 
-/** permute(x, order): in another shape where only dimensions of size 1 change places, so that nothing moves in memory. */
-function moved(x: GraphNode, order: Order): GraphNode {
-  const longer = order.filter((axis) => x.shape[axis] !== 1);
-  const isInPlace = longer.every((axis, i) => i === 0 || longer[i - 1]! < axis);
-  return isInPlace ? b.reshape(x, permuted(x.shape, order)) : b.permute(x, order);
+/** The dimensions of more than one element as they come in memory, outermost first; none where they come as they were. */
+function movedAxes(order: Order, shape: Shape): Order {
+  const longer = order.filter((axis) => shape[axis] !== 1);
+  return longer.every((axis, i) => i === 0 || longer[i - 1]! < axis) ? [] : longer;
 }
+
+/** permute(x, order): in another shape where only dimensions of size 1 change places, so that nothing moves in memory. */
+const moved = (x: GraphNode, order: Order): GraphNode =>
+  movedAxes(order, x.shape).length === 0 ? b.reshape(x, permuted(x.shape, order)) : b.permute(x, order);
 
 /** Values that cost nothing in any order: they are made where they are used, or of few. */
 const isAnywhere = (node: GraphNode): boolean =>
@@ -68,7 +73,7 @@ export function reordered(
     return way !== undefined && !way.follows;
   };
   if (!nodes.some(isFaster)) return roots;
-  const orders = new Orders(target, constants);
+  const orders = new Orders(target, constants, wholePieces(nodes, roots));
   const made = orders.of(roots);
   const isLittle = orders.converted <= MOST_CONVERTED * orders.gaining;
   return isLittle || orders.converting < orders.saved ? made : roots;
@@ -98,9 +103,18 @@ class Orders {
   readonly #given = new Set<GraphNode>();
   /** Maps computed in another order. */
   readonly #remapped = new Map<GraphNode, InOrder>();
+  /** Of exchanges, the sources that may be sent in other orders. */
+  readonly #whole: ReadonlyMap<GraphNode, readonly boolean[]>;
+  /** Of exchanges, the orders that sources are sent in, by the places where they begin in the result. */
+  readonly #sent = new Map<GraphNode, ReadonlyMap<number, Order>>();
 
-  constructor(target: Target, constants: ReadonlySet<GraphNode>) {
+  constructor(
+    target: Target,
+    constants: ReadonlySet<GraphNode>,
+    whole: ReadonlyMap<GraphNode, readonly boolean[]>,
+  ) {
     this.#target = target;
+    this.#whole = whole;
     this.#constants = new Set(constants);
   }
 
@@ -161,6 +175,8 @@ class Orders {
         const { axes } = argOf(node, 'permute');
         return ordered && { ...ordered, order: ordered.order.map((axis) => axes.indexOf(axis)) };
       }
+      case 'reshape':
+        return this.#piece(node);
       case 'detach':
       case 'reduce':
       case 'expand': {
@@ -194,11 +210,38 @@ class Orders {
       this.saved += way.saves ?? 0;
       return { order: way.order, values: way.make(sources) };
     }
-    if (hasKernel(node, this.#target) || !node.src.some((s) => this.#ordered.has(s))) return undefined;
+    if (!node.src.some((s) => this.#ordered.has(s))) return undefined;
+    if (this.#whole.has(node)) return this.#exchange(node);
+    if (hasKernel(node, this.#target)) return undefined;
     const { op, arg } = callOf(node);
     const ordered = op.reduction && this.#ordered.get(node.src[0]!);
     if (ordered) return { order: ordered.order, values: this.#alike(node, ordered) };
     return this.#insteadOf(node, op.compose(node.src, arg));
+  }
+
+  /** An exchange that sends sources in the orders that they are in. */
+  #exchange(node: GraphNode): undefined {
+    const { offsets, inOrders } = exchangeOf(node)!.flat!;
+    const isWhole = this.#whole.get(node)!;
+    const sent = new Map<number, Order>();
+    const src = node.src.map((s, i) => {
+      const ordered = isWhole[i] ? this.#ordered.get(s) : undefined;
+      if (!ordered) return this.#asIs(s);
+      sent.set(offsets[i]!, ordered.order);
+      return ordered.values;
+    });
+    const orders = offsets.map((offset, i) => movedAxes(sent.get(offset) ?? [], node.src[i]!.shape));
+    this.#plain.set(node, b.call(callOf(node).op, src, inOrders(orders)));
+    this.#sent.set(node, sent);
+  }
+
+  /** What is cut out of the result of an exchange, in the order that it was sent in. */
+  #piece(node: GraphNode): InOrder | undefined {
+    const [cut] = node.src as [GraphNode];
+    const isCut = !cut.isLeaf && cut.op === 'slice';
+    const sent = this.#sent.get(isCut ? cut.src[0]! : cut);
+    const order = sent?.get(isCut ? argOf(cut, 'slice').start[0]! : 0);
+    return order && { order, values: b.reshape(this.#asIs(cut), permuted(node.shape, order)) };
   }
 
   /** A call in the order of its first source, moved first to where it stays in either order. */

@@ -7,7 +7,18 @@ import { averageGradients } from '../../src/distributed/index.js';
 import { Trace } from '../../src/engine/trace.js';
 import { callOf } from '../../src/graph/fused-op.js';
 import { argOf } from '../../src/graph/node.js';
-import { crossEntropy, i32, nn, optim, randn, setPrecision, useDevice, zeros } from '../../src/index.js';
+import {
+  autocast,
+  bf16,
+  crossEntropy,
+  i32,
+  nn,
+  optim,
+  randn,
+  setPrecision,
+  useDevice,
+  zeros,
+} from '../../src/index.js';
 import { EXCHANGE_UNITS, type LibraryCall } from '../../src/kernel/ir/library-call.js';
 import { H200, type Target } from '../../src/kernel/ir/target.js';
 import type { Schedule } from '../../src/schedule/launch.js';
@@ -92,6 +103,30 @@ test('no gradient waits for an exchange: not for its kernel, and not for its mem
     );
     assert.deepEqual(late, []);
   }
+});
+
+test('gradients of convolutions are sent as they were made, and the update reads them so', () => {
+  const channels = [64, 128, 128, 64];
+  const layers = channels
+    .slice(1)
+    .map((to, i) => new nn.Conv2d(channels[i]!, to, 3, { padding: 1, bias: false }));
+  const model = new nn.Sequential(...layers.flatMap((layer) => [layer, new nn.ReLU()]));
+  const x = randn([64, 64, 16, 16]);
+  const namesOf = (isAveraged: boolean): string[] => {
+    const optimizer = new optim.SGD(model.parameters(), { lr: 0.1 });
+    const planned = scheduled(() => {
+      autocast(bf16, () => model.forward(x).square().mean()).backward();
+      if (isAveraged) averageGradients(model.parameters(), { bucketBytes: 1 });
+      optimizer.step();
+      optimizer.zeroGrad();
+    });
+    assert.ok(exchangesOf(planned).every(({ options }) => options.orders !== 0));
+    assert.equal(exchangesOf(planned).length, isAveraged ? layers.length : 0);
+    return planned.launches.flatMap(({ work }) => ('kernel' in work ? [work.kernel.name] : []));
+  };
+  const permutations = (names: readonly string[]): string[] =>
+    names.filter((name) => name.startsWith('permute'));
+  assert.deepEqual(permutations(namesOf(true)), permutations(namesOf(false)));
 });
 
 /** Blocks of the products that have one on each multiprocessor. */

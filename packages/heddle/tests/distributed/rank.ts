@@ -55,7 +55,14 @@ const SCENARIOS: Readonly<Record<string, () => Promise<void>>> = {
   idle: () => wait(60_000),
   /** Ranks begin collectives, the last of which is another one on rank 1, and are blocked in it. */
   different: async () => {
-    const call = { kind: 'allReduce', op: 'sum', dtype: 'f32', root: 0, ranks: [0, 1, 2] } as const;
+    const call = {
+      kind: 'allReduce',
+      op: 'sum',
+      dtype: 'f32',
+      root: 0,
+      ranks: [0, 1, 2],
+      orders: 0,
+    } as const;
     const many = 700;
     for (let sequence = 0; sequence < many; sequence++)
       control.note(headerWords({ ...call, sequence, elements: 100 }));

@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import { DeviceError } from '../../src/core/errors.js';
-import { EXCHANGE_UNITS, type LibraryOption } from '../../src/kernel/ir/library-call.js';
+import type { LibraryOption } from '../../src/kernel/ir/library-call.js';
 import { findLibraries } from '../../src/runtime/cuda/driver/find.js';
 import { koffi } from '../../src/runtime/cuda/driver/native.js';
 import * as nccl from '../../src/runtime/cuda/vendor/nccl.js';
@@ -86,7 +86,8 @@ describe('NCCL is called as nccl.h declares', { skip: compiler ? false : 'no C c
   });
 
   const options: Readonly<Record<string, LibraryOption>> = {
-    ...{ dtype: 'f32', ranks: [0, 2], op: 'sum', root: 1, counts: [100, 3], offsets: [0, 112], size: 128 },
+    ...{ dtype: 'f32', ranks: [0, 2], op: 'sum', root: 1, counts: [100, 3], offsets: [0, 112] },
+    ...{ size: 128, orders: -7 },
   };
   const prepared = (name: string, more: Readonly<Record<string, LibraryOption>> = {}) =>
     nccl.prepareCollective({ name: `collective.${name}`, options: { ...options, ...more } });
@@ -102,7 +103,7 @@ describe('NCCL is called as nccl.h declares', { skip: compiler ? false : 'no C c
     assert.equal(
       fake.takeLog(),
       'init 1 of 2\nsplit 7000deadbee0 color 0 key 1, size 40 magic cafebeef version 21700, ' +
-        `-2147483648 1 -2147483648 ${EXCHANGE_UNITS} any\n`,
+        '-2147483648 1 -2147483648 8 any\n',
     );
     assert.throws(
       () => nccl.connectNccl([0, 1, 2, 3, 4, 5, 6, 7, 8], 0, id),
@@ -166,7 +167,8 @@ describe('NCCL is called as nccl.h declares', { skip: compiler ? false : 'no C c
     nccl.onCollective((run) => runs.push(run));
     for (const more of [{}, ONE]) prepared('allReduce', more).begins!();
     nccl.onCollective(() => {});
-    const call = { name: 'collective.allReduce', dtype: 'f32', op: 'sum', ranks: [0, 2], root: 1 };
+    const told = { dtype: 'f32', op: 'sum', ranks: [0, 2], root: 1, orders: -7 };
+    const call = { name: 'collective.allReduce', ...told };
     assert.deepEqual(runs, [
       { ...call, elements: 128 },
       { ...call, elements: 100 },

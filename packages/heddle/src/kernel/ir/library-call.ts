@@ -16,7 +16,8 @@ export interface LibraryCall {
 export const isCollective = ({ name }: LibraryCall): boolean => name.startsWith('collective.');
 
 /**
- * Multiprocessors of a GPU that an exchange has while other launches of its program run beside it. These are planned for the rest:
- * a kernel with a block for each multiprocessor would otherwise begin its last blocks when the first ones end, and take twice as long.
+ * Multiprocessors of a GPU that kernels leave to an exchange while it runs beside them: a kernel with a block for each
+ * multiprocessor would otherwise begin its last blocks when the first ones end, and take twice as long. The exchange may have more
+ * blocks than these.
  */
 export const EXCHANGE_UNITS = 4;
