@@ -94,22 +94,36 @@ function sumOf(
  */
 export const FEW = 2 ** 27;
 
-/** By warpgroups. @param dtype of the matrices @param split f32 at the accuracy of f32 */
-export function warpgroupVariants(io: KernelIo, p: MatmulProblem, dtype: DType, split = false): Variant[] {
+/**
+ * By warpgroups.
+ * @param dtype of the matrices
+ * @param split f32 at the accuracy of f32
+ * @param whole only the best of those where no blocks share a sum
+ */
+export function warpgroupVariants(
+  io: KernelIo,
+  p: MatmulProblem,
+  dtype: DType,
+  { split = false, whole = false }: { readonly split?: boolean; readonly whole?: boolean } = {},
+): Variant[] {
   const following = p.followed ? costOfCall(p.finish, [io.node.dtype, i32, i32, i32]) : 0;
-  const sizes = { ...p, dtype, split, following, turned: turnedOf(p, dtype) };
-  return warpgroupWays(sizes, warpgroupTiles(sizes, io.target), (tile, sums) => ({
+  const sizes = { ...p, dtype, split, following, whole, turned: turnedOf(p, dtype) };
+  const tiles = warpgroupTiles(sizes, io.target, whole ? 1 : undefined);
+  return warpgroupWays(sizes, tiles, (tile, sums) => ({
     name: warpgroupName(tile, dtype, split),
     plan: () => warpgroupStages(io, { ...p, sums }, tile, dtype, split),
   }));
 }
 
-/** An epilogue of many instructions keeps tensor cores waiting: a launch behind the product may take less. */
+/**
+ * An epilogue of many instructions keeps tensor cores waiting: a launch behind the product may take less. Where blocks share sums
+ * there is such a launch anyway.
+ */
 const finishedApart = (io: KernelIo, split: boolean): Variant[] =>
   io.plain
     ? []
     : finishedAfter(io, (plain) =>
-        warpgroupVariants(plain, problemOf(plain), plain.node.dtype, split).slice(0, 1),
+        warpgroupVariants(plain, problemOf(plain), plain.node.dtype, { split, whole: true }),
       );
 
 /**
@@ -139,7 +153,7 @@ function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
   const tensorVariants = (operand: TensorOperand, warps = 4): Variant[] => {
     if (!hasWarpgroups(operand)) return warpVariants(operand).slice(0, warps);
     const split = operand === 'tf32x3';
-    const ways = [...warpgroupVariants(io, p, dtype, split), ...finishedApart(io, split)];
+    const ways = [...warpgroupVariants(io, p, dtype, { split }), ...finishedApart(io, split)];
     return [...ways, ...warpVariants(operand).slice(0, 2)];
   };
   if (isHalf(dtype)) return tensorVariants(dtype.name as 'f16' | 'bf16');
