@@ -160,13 +160,19 @@ export function where(condition: GraphNode, then: GraphNode, otherwise: GraphNod
   return make('map', src[0]!.shape, then.dtype, src, { op: 'select' });
 }
 
+const isCast = (x: GraphNode): boolean => !x.isLeaf && x.op === 'map' && argOf(x, 'map').op === 'cast';
+
 /**
  * Of a permuted node the cast is permuted: it lies in memory as its source does, and ops that ask whether a source is permuted
- * see it. So the gradient of a weight comes as the weight lies in mixed precision, too.
+ * see it. So the gradient of a weight comes as the weight lies in mixed precision, too. Constants are converted here, and 16-bit
+ * floats that were widened are what they were.
  */
 export function cast(x: GraphNode, dtype: DType): GraphNode {
   requireDType('cast', dtype);
   if (x.dtype === dtype) return x;
+  const value = x.requiresGrad || !isFloat(x.dtype) || !isFloat(dtype) ? undefined : knownValue(x);
+  if (value !== undefined) return full(x.shape, dtype, value);
+  if (isHalf(dtype) && x.dtype === f32 && isCast(x) && x.src[0]!.dtype === dtype) return x.src[0]!;
   if (x.op === 'permute' && !x.storage) return permute(cast(x.src[0]!, dtype), argOf(x, 'permute').axes);
   return make('map', x.shape, dtype, [x], { op: 'cast' });
 }
