@@ -1,11 +1,12 @@
 /** Scheduled graphs as device programs. */
+
+import { keptSchedule } from '#engine/kept-schedule.js';
 import { debug } from '../core/log.js';
 import { during, type PhaseTimes, phasesSince, phaseTimes } from '../core/phases.js';
 import type { GraphNode } from '../graph/node.js';
 import type { Device, DeviceBuffer, Launch, Program } from '../runtime/device.js';
 import type { Schedule } from '../schedule/launch.js';
 import { type ScheduleOptions, schedule } from '../schedule/schedule.js';
-import { keptSchedule } from './kept-schedule.js';
 import { LaunchLog } from './launch-log.js';
 import { type Profile, type ProfileOptions, profileProgram } from './profile.js';
 import { BufferStorage, requireOn } from './storage.js';

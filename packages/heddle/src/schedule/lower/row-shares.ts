@@ -2,7 +2,8 @@
  * How threads share out the rows of a matrix that are reduced, and where a row stays until it is stored: in registers; one
  * that is too long for them in shared memory, if a multiprocessor has room for it; otherwise it is read again each time.
  */
-import { clusterSizes, FITTED, sharedBytesOfEach } from '../../kernel/ir/machine.js';
+import { type SharedRows, sharedRowsOf } from '#schedule/kept-rows.js';
+import { FITTED } from '../../kernel/ir/machine.js';
 import { GPU, type Target } from '../../kernel/ir/target.js';
 import type { Lanes } from '../../kernel/ir/types.js';
 import type { Structure } from '../group.js';
@@ -11,12 +12,6 @@ import { powerOfTwo } from './lowering.js';
 
 /** Elements of a row that a thread keeps in registers, if the threads of a block are enough for that: else twice as many. */
 const KEPT = 16;
-/** Of a row in shared memory, elements that a thread takes at a time, and registers that it has for them. */
-const TURN = 16;
-const REGISTERS = 64;
-
-/** Blocks that a multiprocessor may hold, in the order in which they are tried. */
-const RESIDENT = [8, 4, 2, 1] as const;
 
 export interface RowShares {
   readonly lanes: Lanes;
@@ -77,44 +72,4 @@ export function rowSharesOf(
   const threads = rows * team >= 128 * units ? 128 : 32;
   const place = columns <= team * lanes * each ? 'registers' : 'memory';
   return { lanes, team, blocks: 1, each, rowsPerBlock: team > 32 ? 1 : threads / team, place };
-}
-
-/** Rows in shared memory, and how long they take in comparison. */
-interface SharedRows {
-  readonly shares: RowShares;
-  readonly cost: number;
-}
-
-/**
- * Rows in shared memory. Several blocks of a multiprocessor keep a row each, or a part of one, so that one moves while
- * another computes.
- */
-function sharedRowsOf(
-  columns: number,
-  lanes: Lanes,
-  bytes: number,
-  resultBytes: number,
-  { limits, capability }: Target,
-): SharedRows | undefined {
-  const { alone, together } = FITTED.rows;
-  let best: SharedRows | undefined;
-  for (const blocks of clusterSizes(capability))
-    for (const resident of RESIDENT) {
-      const threads = Math.min(
-        GPU.threadsPerBlock / blocks,
-        2 ** Math.floor(Math.log2(limits.registersPerMultiprocessor / REGISTERS / resident)),
-      );
-      const pieces = Math.ceil(columns / (threads * blocks * lanes));
-      const kept = pieces * threads * lanes * bytes;
-      if (kept + (threads / GPU.warp) * resultBytes > sharedBytesOfEach(limits, resident)) continue;
-      const cost =
-        (1 + alone / resident) *
-        (1 + together * (blocks - 1)) *
-        ((pieces * threads * blocks * lanes) / columns);
-      if (best && cost >= best.cost) continue;
-      const team = threads * blocks;
-      const each = TURN / lanes;
-      best = { shares: { lanes, team, blocks, each, rowsPerBlock: 1, place: 'shared', resident }, cost };
-    }
-  return best;
 }

@@ -4,6 +4,7 @@
  * neither is read again for each reduction (row-shares.ts). Sums go through shuffles, then shared memory, always in the
  * same order.
  */
+import { type CarriedValue, carriedOf, inputsOf, KeptPieces, readsOf } from '#schedule/kept-rows.js';
 import { i32 } from '../../core/dtype.js';
 import type { GraphNode } from '../../graph/node.js';
 import type { Expr, MemoryNode, Statement, Variable } from '../../kernel/ir/ir.js';
@@ -12,10 +13,8 @@ import type { Target } from '../../kernel/ir/target.js';
 import { value as valueType } from '../../kernel/ir/types.js';
 import type { MatrixReduction } from '../group.js';
 import { Accumulation, type CombiningOp, opOf } from './accumulate.js';
-import { type CarriedValue, carriedOf } from './carried.js';
 import { type Coordinates, type LoopAxis, loopSizes } from './coordinates.js';
 import { Evaluator } from './evaluate.js';
-import { inputsOf, KeptPieces, readsOf } from './kept-pieces.js';
 import { add, BLOCK, type Body, declared, lessThan, type Memories, THREAD, times } from './lowering.js';
 import { MatrixKernel, type MatrixWork, matrixBody, type Piece } from './matrix-kernel.js';
 import { type RowShares, rowSharesOf } from './row-shares.js';

@@ -1,0 +1,17 @@
+/** Stands in for long rows in shared memory (schedule/lower/kept-pieces.ts) in a browser: it reads them again. */
+import { InternalError } from '../../core/errors.js';
+import type { ElementReads } from '../lower/kept-pieces.js';
+
+export const inputsOf = (): readonly never[] => [];
+
+export const readsOf = (): ElementReads => ({ tensors: 1, bytes: 1, isUniform: false });
+
+export const carriedOf = (): undefined => undefined;
+
+export const sharedRowsOf = carriedOf;
+
+export class KeptPieces {
+  constructor() {
+    throw new InternalError('Browsers have no kernel that keeps rows in shared memory.');
+  }
+}
