@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { after, test } from 'node:test';
-import { type AnyTensor, nn, type Tensor } from 'heddle';
+import { type AnyTensor, nn, setPrecision, type Tensor } from 'heddle';
 import { DTYPES, type DTypeName, viewAs } from 'heddle/internal/core/dtype.js';
 import { closeDevices } from 'heddle/internal/runtime/registry.js';
 import { quantize } from 'heddle/quantization';
@@ -15,6 +15,9 @@ import { loadOnnx, type OnnxOutputs } from '../../src/model/onnx-model.js';
 import { CASES, exported, filled, inputsOf, outputsOf, SECOND, values } from './cases.js';
 
 after(closeDevices);
+
+// ONNX Runtime has computed in f32, where GPUs convolve in tf32 by default.
+setPrecision({ matmul: 'f32', conv: 'f32' });
 
 /** What golden/export.py keeps of a case. */
 interface Golden {
