@@ -10,8 +10,10 @@ export const carriedOf = (): undefined => undefined;
 
 export const sharedRowsOf = carriedOf;
 
-export class KeptPieces {
+class NoPieces {
   constructor() {
     throw new InternalError('Browsers have no kernel that keeps rows in shared memory.');
   }
 }
+
+export { NoPieces as KeptPieces };

@@ -5,30 +5,13 @@
 import { type SharedRows, sharedRowsOf } from '#schedule/kept-rows.js';
 import { FITTED } from '../../kernel/ir/machine.js';
 import { GPU, type Target } from '../../kernel/ir/target.js';
-import type { Lanes } from '../../kernel/ir/types.js';
 import type { Structure } from '../group.js';
 import type { ElementReads } from './kept-pieces.js';
 import { powerOfTwo } from './lowering.js';
+import type { RowShares } from './shared-rows.js';
 
 /** Elements of a row that a thread keeps in registers, if the threads of a block are enough for that: else twice as many. */
 const KEPT = 16;
-
-export interface RowShares {
-  readonly lanes: Lanes;
-  /** Threads of a row: a power of two. */
-  readonly team: number;
-  /** Blocks that share a row: a cluster, if more than one. */
-  readonly blocks: number;
-  /** Vectors that a thread has at a time. */
-  readonly each: number;
-  readonly rowsPerBlock: number;
-  /** Where a row stays. */
-  readonly place: 'registers' | 'shared' | 'memory';
-  /** Blocks of a multiprocessor, where that many keep their rows. */
-  readonly resident?: number;
-  /** A value takes the place of each element. */
-  readonly carries?: boolean;
-}
 
 /** What is known of a row's elements. */
 export interface RowElements extends ElementReads {

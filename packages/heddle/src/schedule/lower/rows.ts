@@ -17,7 +17,8 @@ import { type Coordinates, type LoopAxis, loopSizes } from './coordinates.js';
 import { Evaluator } from './evaluate.js';
 import { add, BLOCK, type Body, declared, lessThan, type Memories, THREAD, times } from './lowering.js';
 import { MatrixKernel, type MatrixWork, matrixBody, type Piece } from './matrix-kernel.js';
-import { type RowShares, rowSharesOf } from './row-shares.js';
+import { rowSharesOf } from './row-shares.js';
+import type { RowShares } from './shared-rows.js';
 
 export function rowsBody(
   roots: readonly GraphNode[],

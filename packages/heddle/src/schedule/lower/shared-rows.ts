@@ -2,7 +2,6 @@
 import { clusterSizes, FITTED, sharedBytesOfEach } from '../../kernel/ir/machine.js';
 import { GPU, type Target } from '../../kernel/ir/target.js';
 import type { Lanes } from '../../kernel/ir/types.js';
-import type { RowShares } from './row-shares.js';
 
 /** Elements that a thread takes at a time, and registers that it has for them. */
 const TURN = 16;
@@ -10,6 +9,23 @@ const REGISTERS = 64;
 
 /** Blocks that a multiprocessor may hold, in the order in which they are tried. */
 const RESIDENT = [8, 4, 2, 1] as const;
+
+export interface RowShares {
+  readonly lanes: Lanes;
+  /** Threads of a row: a power of two. */
+  readonly team: number;
+  /** Blocks that share a row: a cluster, if more than one. */
+  readonly blocks: number;
+  /** Vectors that a thread has at a time. */
+  readonly each: number;
+  readonly rowsPerBlock: number;
+  /** Where a row stays. */
+  readonly place: 'registers' | 'shared' | 'memory';
+  /** Blocks of a multiprocessor, where that many keep their rows. */
+  readonly resident?: number;
+  /** A value takes the place of each element. */
+  readonly carries?: boolean;
+}
 
 /** Rows in shared memory, and how long they take in comparison. */
 export interface SharedRows {
