@@ -1,4 +1,6 @@
 /** Launches compiled together, and their runs. */
+
+import { keptProgram } from '#runtime/kept-program.js';
 import { DeviceError, KernelError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
 import { during } from '../../core/phases.js';
@@ -9,7 +11,6 @@ import type { Message } from '../../render/message.js';
 import { FAILURE } from '../../render/wasm/abi.js';
 import type { DeviceBuffer, KernelLaunch, Program } from '../device.js';
 import { type Command, DONE, type RunFunction, WAITED } from './control.js';
-import { keptProgram } from './kept-program.js';
 import type { CpuMemory } from './memory.js';
 import { flushPrints } from './print.js';
 import { type CompiledLaunch, countersAt, renderProgram, SECTION_BYTES } from './render.js';
