@@ -30,7 +30,7 @@ const SHAPES: Shapes = [
 ];
 
 /**
- * Of split f32: the sums of a batch take registers, too, and so do both parts of A, of as many steps as there are left for.
+ * For f32 that is split: the sums of a batch take registers, too, and so do both parts of A, for as many steps as registers are left.
  * Speeds are not fitted yet.
  */
 const SPLIT_SHAPES: Shapes = [
