@@ -71,7 +71,6 @@ const SUMMARY_ROWS = [
   ['train', 'mlp-64'],
   ['train', 'lenet5-64'],
   ['train', 'cnn-64'],
-  ['kernels', 'matmul-f32-4096'],
   ['kernels', 'conv-256x64x32x32-64-forward'],
 ];
 
