@@ -259,7 +259,7 @@ function ownWays(io: KernelIo, arg: Conv2dArg, direction: Direction): Variant[] 
  */
 const LEAST_CHANNELS = { both: 16, one: 64, f32: 64, colours: 4 } as const;
 
-/** Whether it is faster so: by the library, or by own kernels. In tf32 those are faster than the library in any order. */
+/** Whether it is faster so: by the library, or by own kernels. In tf32 a step of resnet18 takes less by those than by the library. */
 function gains(target: Target, node: GraphNode, arg: Conv2dArg, direction: Direction): boolean {
   if (!isFor(target, node, arg)) return false;
   const [outputs, inputs] = (direction === 'weight' ? node : node.src[1]!).shape as [number, number];

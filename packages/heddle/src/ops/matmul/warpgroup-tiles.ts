@@ -30,8 +30,8 @@ const SHAPES: Shapes = [
 ];
 
 /**
- * For f32 that is split: the sums of a batch take registers, too, and so do both parts of A, for as many steps as registers are left.
- * Speeds are not fitted yet.
+ * Tiles for split f32. The sums of a batch and both parts of A also need registers, so the larger tiles sum fewer steps in a batch.
+ * Their speeds are estimates.
  */
 const SPLIT_SHAPES: Shapes = [
   [{ groups: 2, each: 2, columns: 128, level: 16 }, 1],
