@@ -1,8 +1,9 @@
 /**
  * Kernels under NVIDIA's compute-sanitizer: tests on the GPU, watched for accesses out of bounds and misaligned
- * (memcheck) and for races in shared memory (racecheck). Needs a GPU, the CUDA toolkit and a build.
+ * (memcheck), for races in shared memory (racecheck) and for misused barriers (synccheck). Needs a GPU, the CUDA
+ * toolkit and a build.
  *
- *   node scripts/sanitize.mjs [--tool memcheck,racecheck] [--jobs 4] [--minutes 10] [test files]
+ *   node scripts/sanitize.mjs [--tool memcheck,racecheck,synccheck] [--jobs 4] [--minutes 10] [test files]
  *
  * Without files: the case list and the tests of kernels. Ends with exit code 1 if there are findings, or if a tool or
  * a test fails. Buffers have memory of just their size meanwhile (HEDDLE_CUDA_SYNC=1), so that no access beyond one
@@ -20,10 +21,18 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const TESTS = [
   'cases/forward',
   'cases/gradient',
+  'kernel/cluster',
+  'kernel/hopper',
+  'ops/attention-warpgroups',
+  'ops/column-sums',
   'ops/conv2d-max-pool',
+  'ops/conv2d-warpgroups',
+  'ops/integers-warpgroups',
+  'ops/matmul-warpgroups',
   'ops/precision-bounds',
   'ops/variants',
   'runtime/cuda-device',
+  'schedule/column-sums',
   'schedule/lower-gpu',
   'tensor/user-kernels',
 ];
@@ -31,7 +40,7 @@ const TESTS = [
 const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: {
-    tool: { type: 'string', default: 'memcheck,racecheck' },
+    tool: { type: 'string', default: 'memcheck,racecheck,synccheck' },
     jobs: { type: 'string', default: String(Math.min(4, availableParallelism())) },
     minutes: { type: 'string', default: '10' },
   },

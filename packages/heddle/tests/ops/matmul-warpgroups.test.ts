@@ -92,7 +92,8 @@ function check(layout: Layout, tile: WarpgroupTile, dtype: DType, beside = 0, sp
   const taken = [['first', first!] as const, ['second', second!] as const].slice(0, beside);
   const brought = Object.fromEntries(taken.map(([name, v]) => [name, stored(v)]));
   const again = split ? { x, y } : {};
-  simulate(kernel, { grid, block: threads }, { a: stored(x), b: stored(y), c: out, ...brought, ...again });
+  const [a, b] = (tile.exchanged ? [y, x] : [x, y]).map(stored);
+  simulate(kernel, { grid, block: threads }, { a: a!, b: b!, c: out, ...brought, ...again });
   const { heads = 1 } = layout;
   const at = (x: OperandLayout, batch: number, i: number, j: number) =>
     Math.floor(batch / heads) * x.batchStrides[0]! +
@@ -165,6 +166,21 @@ for (const [name, transposedA, transposedB] of [
         { groups: 2, each, columns: 64 * each, ...plain },
         f32,
       ));
+for (const [name, sizes, tile, beside] of [
+  ['ragged', { M: 200, N: 72, K: 100 }, { groups: 2, each: 1, columns: 64 }, 0],
+  ['two blocks of its rows', { M: 136, N: 264, K: 68 }, { groups: 2, each: 2, columns: 128 }, 1],
+  ['a whole number of tiles', { M: 128, N: 128, K: 64 }, { groups: 1, each: 1, columns: 64 }, 2],
+  ['by turns', { M: 72, N: 200, K: 100 }, { groups: 2, each: 1, columns: 64, alternate: true }, 1],
+  ['parts', { M: 136, N: 72, K: 200 }, { groups: 1, each: 1, columns: 64, splits: 3 }, 0],
+  ['batches', { M: 68, N: 72, K: 36 }, { groups: 1, each: 1, columns: 64 }, 1],
+] as const)
+  test(`tf32, B across K, the transpose is computed: ${name}`, () =>
+    check(
+      { batches: name === 'batches' ? 2 : 1, ...sizes },
+      { ...plain, ...tile, exchanged: true },
+      f32,
+      beside,
+    ));
 test('tf32, B is turned by two warps, while another brings what the epilogue takes beside the sums', () =>
   check(
     { batches: 1, M: 72, N: 72, K: 100, transposedA: true },

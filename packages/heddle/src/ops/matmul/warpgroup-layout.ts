@@ -22,6 +22,11 @@ export interface WarpgroupTile {
    * Default: none.
    */
   readonly beside?: number;
+  /**
+   * The transpose of C is computed: the rows of a tile are columns of C. So a B that lies across K becomes the left operand, which is
+   * turned on its way to registers, not in shared memory. Default: C is.
+   */
+  readonly exchanged?: boolean;
   /** Steps along K that tensor cores sum of products of split f32 (warpgroup-split.ts). Default: those of a stage. */
   readonly level?: number;
 }

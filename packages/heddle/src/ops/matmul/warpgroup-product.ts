@@ -150,8 +150,7 @@ export function finishInMatrix(
   context: PipelineContext,
 ): void {
   const { finished, work } = context;
-  const { across, columns, down, rows, sizes } = work;
-  const isWhole = down * rows === sizes.M && across * columns === sizes.N;
+  const { isWhole, sizes } = work;
   if (isWhole) keep(finished(v, first, second, ofBias, batch, row, column, context));
   else if (row < sizes.M && column < sizes.N)
     keep(finished(v, first, second, ofBias, batch, row, column, context));
@@ -164,10 +163,12 @@ function storeInMatrix(
   { split, batch }: WarpgroupPlace,
   row: number,
   column: number,
-  { tmaStore, work }: PipelineContext,
+  { idiv, tmaStore, work, ROWS }: PipelineContext,
 ): void {
+  const { boxes, width } = work;
   const to = work.inParts ? split * work.sizes.batches + batch : batch;
-  tmaStore(c, to, row, column, cs, group, held, 0, 0);
+  for (let i = 0; i < boxes; i++)
+    tmaStore(c, to, row, column + i * width, cs, group, held, i * idiv(ROWS, boxes), 0);
 }
 
 function loadInMatrix(
@@ -178,9 +179,11 @@ function loadInMatrix(
   { batch, row, column }: MatrixPlace,
   full: Memory,
   barrier: number,
-  { tmaLoad }: PipelineContext,
+  { idiv, tmaLoad, work, ROWS }: PipelineContext,
 ): void {
-  tmaLoad(to, tile, held, 0, 0, from, batch, row, column, full, barrier);
+  const { boxes, width } = work;
+  for (let i = 0; i < boxes; i++)
+    tmaLoad(to, tile, held, i * idiv(ROWS, boxes), 0, from, batch, row, column + i * width, full, barrier);
 }
 
 /** A matrix of each batch, or of each part of each batch. */
@@ -206,8 +209,10 @@ export function matmulWarpgroups(
 ): WarpgroupKernel {
   const { M, N, K, batches, bias, finish, sums } = p;
   const both = { inner: K, dtype, split };
-  const a = matrixOperand(p.a, { ...both, size: M, along: rowsOf(tile) });
-  const b = matrixOperand(transposed(p.b), { ...both, size: N, along: tile.columns });
+  const [rows, columns] = tile.exchanged ? [tile.columns, rowsOf(tile)] : [rowsOf(tile), tile.columns];
+  const ofA = matrixOperand(p.a, { ...both, size: M, along: rows });
+  const ofB = matrixOperand(transposed(p.b), { ...both, size: N, along: columns });
+  const [a, b] = tile.exchanged ? [ofB, ofA] : [ofA, ofB];
   const result = matrixResult(tile.splits * batches, M, N);
   const problem = { batches, M, N, K, terms: [1], a, b, result, output, finish, bias, sums, functions: {} };
   if (!split) return byWarpgroups({ name: 'matmulWarpgroups', ...problem }, tile, dtype, units);

@@ -87,15 +87,23 @@ export interface ResultWork {
   readonly each: number;
   /** Warpgroups that share a tile: all, or where they take them by turns one. */
   readonly together: number;
-  /** Of a tile of C, and of all of them. */
+  /** The transpose of C is computed: what follows says what is its row, and what a row of C. */
+  readonly exchanged: boolean;
+  /** Of a computed tile, and of all of them. */
   readonly rows: number;
   readonly columns: number;
   readonly down: number;
   readonly across: number;
-  /** Of the tiles that C goes by way of: columns, bytes of a row, and how many make a tile of C. */
+  /** Whether no tile goes beyond C. */
+  readonly isWhole: boolean;
+  /**
+   * Of the tiles that C goes by way of: columns, bytes of a row, and how many make a block of 64 rows of a computed tile. If the
+   * transpose is computed, they are several boxes below each other, which lie beside each other in C.
+   */
   readonly width: number;
   readonly pitch: number;
   readonly panels: number;
+  readonly boxes: number;
   readonly c: ResultPlaces;
   readonly inParts: boolean;
   /** Whether the two rows of sums that a thread has of each wgmma are neighbours. */
@@ -123,6 +131,9 @@ export interface ResultContext extends Intrinsics {
   readonly THREADS: number;
   readonly storeSums: typeof storeSums;
   readonly rowInTile: typeof rowInTile;
+  readonly pairInTile: typeof pairInTile;
+  readonly tilePlace: typeof tilePlace;
+  readonly inBoxes: typeof inBoxes;
   readonly finished: typeof finished;
   readonly finishAt: WarpgroupResult['finishAt'];
   readonly storeTile: WarpgroupResult['storeTile'];
@@ -134,13 +145,54 @@ export interface ResultContext extends Intrinsics {
   readonly WARPS: number;
 }
 
-/** The row of a thread's sums among 64. @param half of two rows that it has */
+/** The row of a thread's sums among 64, of a computed tile. @param half of two rows that it has */
 function rowInTile(thread: number, half: number, { idiv, work }: ResultContext): number {
   const warp = idiv(thread, 32);
   const g = idiv(thread % 32, 4);
   return work.paired
     ? 32 * idiv(warp, 2) + 8 * (warp % 2) + 16 * (g % 2) + 2 * idiv(g, 2) + half
     : 16 * warp + g + 8 * half;
+}
+
+/** Two neighbours in a row of C among a thread's sums, in the tile that they go by way of. */
+interface PairPlace {
+  readonly row: number;
+  readonly column: number;
+}
+
+/** @param i of the blocks of 8 computed columns @param half of two pairs that a thread has there */
+function pairInTile(thread: number, i: number, half: number, context: ResultContext): PairPlace {
+  const { rowInTile, work } = context;
+  const across = 8 * i + 2 * (thread % 4);
+  return work.exchanged
+    ? { row: across + half, column: rowInTile(thread, 0, context) }
+    : { row: rowInTile(thread, half, context), column: across };
+}
+
+/** Where such a tile begins in C. @param e of a warpgroup's blocks of 64 computed rows */
+function tilePlace(
+  at: WarpgroupPlace,
+  sharer: number,
+  e: number,
+  panel: number,
+  { work, ROWS }: ResultContext,
+): MatrixPlace {
+  const { each, exchanged, width } = work;
+  const down = (sharer * each + e) * ROWS;
+  const across = panel * width;
+  const { batch, row, column } = at;
+  // Of the transpose, a tile's first row is the first column in C.
+  return exchanged
+    ? { batch, row: column + across, column: row + down }
+    : { batch, row: row + down, column: column + across };
+}
+
+/** Where boxes of a tile follow each other: of a pair, its row and column in shared memory. */
+function inBoxes({ row, column }: PairPlace, { idiv, work, ROWS }: ResultContext): PairPlace {
+  const { boxes, width } = work;
+  return boxes === 1
+    ? { row, column }
+    : { row: row + idiv(column, width) * idiv(ROWS, boxes), column: column % width };
 }
 
 /** The epilogue's value for two neighbours in a row. */
@@ -194,8 +246,8 @@ function loadBeside(
   at: WarpgroupPlace,
   context: ResultContext,
 ): void {
-  const { arriveExpect, idiv, loadTile, waitBarrier, work, ROWS } = context;
-  const { each, groups, panels, together, width } = work;
+  const { arriveExpect, idiv, loadTile, tilePlace, waitBarrier, work, ROWS } = context;
+  const { each, groups, panels, together } = work;
   // Where warpgroups take tiles by turns, of the one whose it is.
   const turns = idiv(groups, together);
   for (let n = 0; n < each * panels; n++) {
@@ -203,9 +255,7 @@ function loadBeside(
     const held = number % 2;
     for (let sharer = 0; sharer < together; sharer++) {
       const group = sharer + (taken % turns);
-      const row = at.row + (sharer * each + idiv(n, panels)) * ROWS;
-      const column = at.column + (n % panels) * width;
-      const place = { batch: at.batch, row, column };
+      const place = tilePlace(at, sharer, idiv(n, panels), n % panels, context);
       const barrier = 2 * group + held;
       waitBarrier(empty, barrier, idiv(number, 2) + 1);
       arriveExpect(full, barrier, work.beside * ROWS * work.pitch);
@@ -232,12 +282,11 @@ function storeSums(
 ): void {
   const { arrive, f32, fenceAsync, groupBarrier, idiv, load2, local2, store2, threadIdx } = context;
   const { tmaCommit, tmaWait, vec2, waitBarrier } = context;
-  const { bias, finishAt, out, rowInTile, splat2, stored, storeTile, sumColumns, work, ROWS, THREADS } =
-    context;
-  const { beside: matrices, columnSums, each, groups, inParts, panels, together, width } = work;
+  const { bias, finishAt, inBoxes, out, pairInTile, splat2, stored, storeTile, sumColumns } = context;
+  const { tilePlace, work, THREADS } = context;
+  const { beside: matrices, columnSums, each, exchanged, groups, inParts, panels, together, width } = work;
   const { byEngine } = work.c;
   const thread = threadIdx.x % THREADS;
-  const top = at.row + (group % together) * each * ROWS;
   const values = local2(out, idiv(width, 4));
   const totals = local2(f32, Math.max(1, columnSums));
   const biases = local2(f32, idiv(width, 8));
@@ -245,17 +294,21 @@ function storeSums(
     for (let panel = 0; panel < panels; panel++) {
       const number = taken * each * panels + e * panels + panel;
       const held = number % 2;
+      const place = tilePlace(at, group % together, e, panel, context);
       if (matrices > 0) waitBarrier(beside.full, 2 * group + held, idiv(number, 2));
+      // All pairs of the transpose have one column in C.
       if (work.biased)
-        for (let i = 0; i < idiv(width, 8); i++)
-          biases[i] = bias(splat2(0), at.column + panel * width + 8 * i + 2 * (thread % 4));
+        for (let i = 0; i < (exchanged ? 1 : idiv(width, 8)); i++)
+          biases[i] = bias(splat2(0), place.column + pairInTile(thread, i, 0, context).column);
       for (let i = 0; i < idiv(width, 8); i++) {
         const of = 4 * (panel * idiv(width, 8) + i);
-        const column = at.column + panel * width + 8 * i + 2 * (thread % 4);
         for (let half = 0; half < 2; half++) {
-          const inTile = rowInTile(thread, half, context);
-          const row = top + e * ROWS + inTile;
-          const v = vec2(sums[e][of + 2 * half], sums[e][of + 2 * half + 1]);
+          const pair = pairInTile(thread, i, half, context);
+          const row = place.row + pair.row;
+          const column = place.column + pair.column;
+          const v = exchanged
+            ? vec2(sums[e][of + half], sums[e][of + half + 2])
+            : vec2(sums[e][of + 2 * half], sums[e][of + 2 * half + 1]);
           const keep = (finished: number) => {
             values[2 * i + half] = finished;
           };
@@ -263,11 +316,12 @@ function storeSums(
           else {
             // What lies beyond C is not stored, as it is.
             keep(stored(v));
-            const ofBias = work.biased ? biases[i]! : v;
+            const ofBias = work.biased ? biases[exchanged ? 0 : i]! : v;
             if (matrices > 0) {
-              const inRow = 8 * i + 2 * (thread % 4);
-              const first = load2(beside.tiles, group, held, inTile, inRow);
-              const second = matrices > 1 ? load2(beside.tiles, groups + group, held, inTile, inRow) : first;
+              const inTile = inBoxes(pair, context);
+              const first = load2(beside.tiles, group, held, inTile.row, inTile.column);
+              const second =
+                matrices > 1 ? load2(beside.tiles, groups + group, held, inTile.row, inTile.column) : first;
               finishAt(v, first, second, ofBias, at.batch, row, column, keep, context);
             } else finishAt(v, v, v, ofBias, at.batch, row, column, keep, context);
           }
@@ -279,21 +333,20 @@ function storeSums(
       if (matrices > 0 && columnSums === 0 && thread === 0) arrive(beside.empty, 2 * group + held);
       for (let i = 0; i < idiv(width, 8); i++) {
         for (let half = 0; half < 2; half++) {
-          const inRow = 8 * i + 2 * (thread % 4);
-          store2(cs, group, held, rowInTile(thread, half, context), inRow, values[2 * i + half]);
+          const { row, column } = inBoxes(pairInTile(thread, i, half, context), context);
+          store2(cs, group, held, row, column, values[2 * i + half]);
         }
       }
       if (byEngine) fenceAsync();
       groupBarrier(1 + group, THREADS);
-      const row = top + e * ROWS;
-      const column = at.column + panel * width;
-      if (!byEngine) storeTile(c, cs, { group, held, thread }, at, row, column, context);
+      const tile = { group, held, thread };
+      if (!byEngine) storeTile(c, cs, tile, at, place.row, place.column, context);
       else if (thread === 0) {
-        storeTile(c, cs, { group, held, thread }, at, row, column, context);
+        storeTile(c, cs, tile, at, place.row, place.column, context);
         tmaCommit();
       }
       if (columnSums > 0)
-        sumColumns(cs, values, totals, beside, { group, held, thread }, row, column, context);
+        sumColumns(cs, values, totals, beside, tile, place.row, place.column, context);
     }
   }
 }
@@ -315,7 +368,7 @@ function sumColumns(
 ): void {
   const { addTerms, arrive, groupBarrier, idiv, lane, laneId, load2, shuffleXor, splat2, vec2 } = context;
   const { storeColumnSums, warpId, work, ROWS, WARPS } = context;
-  const { across, columns, levels, sizes, width } = work;
+  const { isWhole, levels, sizes, width } = work;
   const { group, held, thread } = tile;
   const pairs = idiv(width, 8);
   const sharers = idiv(32, pairs);
@@ -325,7 +378,6 @@ function sumColumns(
   const column = left + inRow;
   // A warpgroup's last rows may lie beyond the matrix.
   if (top < sizes.M) {
-    const isWhole = across * columns === sizes.N;
     const first = 2 * (sharer % 4) + idiv(sharer, 4);
     const perEight = idiv(8, sharers);
     for (let i = 0; i < idiv(width, 4); i++)
@@ -386,4 +438,6 @@ function addTerms(
 }
 
 /** The device functions, as constants of a kernel. */
-export const RESULT = { loadBeside, storeSums, rowInTile, finished, sumColumns, addTerms };
+export const RESULT = {
+  ...{ loadBeside, storeSums, rowInTile, pairInTile, tilePlace, inBoxes, finished, sumColumns, addTerms },
+};

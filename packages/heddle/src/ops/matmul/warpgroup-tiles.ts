@@ -149,6 +149,11 @@ const splitsFor = (tiles: number, units: number): number[] =>
  * more: how much of an epilogue hides behind products has to be timed.
  */
 export function warpgroupTiles(p: WarpgroupSizes, target: Target, count = 6): WarpgroupTile[] {
+  // As a left operand what lies across K costs less: the transpose is computed, unless columns of its tiles would be summed.
+  if (p.turned.b && !p.turned.a && !p.split && !p.sums) {
+    const transpose = { ...p, M: p.N, N: p.M, turned: { a: true, b: false } };
+    return warpgroupTiles(transpose, target, count).map((tile) => ({ ...tile, exchanged: true }));
+  }
   const together = fastestTiles(rule, target, p, count);
   const byTurns = fastestTiles(rule, target, { ...p, alternate: true }, 1);
   const cycles = (tile: RatedTile): number => rule.cycles(target, p, tile);
@@ -185,8 +190,9 @@ export const operandOf = (dtype: DType, split = false): string =>
 export function warpgroupName(tile: WarpgroupTile, dtype: DType, split = false): string {
   const each = tile.each > 1 ? `-${tile.groups}x${tile.each}` : '';
   const turns = tile.alternate ? '-by-turns' : '';
+  const exchanged = tile.exchanged ? '-exchanged' : '';
   const size = `${rowsOf(tile)}x${tile.columns}x${depthOf(dtype)}`;
-  return `${operandOf(dtype, split)}-warpgroups-${size}${each}${turns}${splitName(tile)}`;
+  return `${operandOf(dtype, split)}-warpgroups-${size}${each}${turns}${exchanged}${splitName(tile)}`;
 }
 
 /** Compute capability × 10 of Hopper: the only one with wgmma. */

@@ -12,8 +12,9 @@
  *
  * wgmma takes f32 along K only. What lies across it is turned: rows of A on their way to registers, from which wgmma takes a
  * left operand; B where it lies, by the producer's other warps while the stage before is multiplied. Shared memory is what
- * limits such a product, and this way it gives and takes each element of A once, and of B twice more than wgmma reads. f32 at the
- * accuracy of f32 goes the same ways and is split on them (warpgroup-split.ts).
+ * limits such a product, and this way it gives and takes each element of A once, and of B twice more than wgmma reads. So where
+ * B alone lies across K, the transpose of C is computed, whose left operand it is. f32 at the accuracy of f32 goes the same ways
+ * and is split on them (warpgroup-split.ts).
  */
 import { type DType, f32, i8, i32 } from '../../core/dtype.js';
 import type { ColumnSums, Stage, StageArgument } from '../../graph/fused-op.js';
@@ -74,6 +75,8 @@ export interface WarpgroupProblem extends TileEpilogue {
 /** A kernel of warpgroups. Its parameters are A, B, C, and the matrices that the copy engine brings beside the sums. */
 export interface WarpgroupKernel extends GridKernel {
   readonly beside: number;
+  /** Its A is the second input. */
+  readonly exchanged: boolean;
   /** It may also read A and B one by one: they are its last two parameters once more. */
   readonly split: boolean;
 }
@@ -82,7 +85,8 @@ export interface WarpgroupKernel extends GridKernel {
 export const warpgroupStage = (kernel: WarpgroupKernel, to: StageArgument = { output: true }): Stage =>
   gridStage(
     kernel,
-    ...[{ input: 0 }, { input: 1 }, to],
+    ...(kernel.exchanged ? [{ input: 1 }, { input: 0 }] : [{ input: 0 }, { input: 1 }]),
+    to,
     ...[0, 1].slice(0, kernel.beside).map((beside) => ({ beside })),
     ...(kernel.split ? [{ input: 0 }, { input: 1 }] : []),
   );
@@ -104,12 +108,13 @@ export function byWarpgroups(
   const summed = sumOf(dtype);
   const out = inParts ? summed : (p.output ?? dtype);
   const work = workOf(p, tile, { dtype, out, inParts, units });
+  const box = [ROWS / work.boxes, work.width] as const;
   const kernel = defineKernel(
     `${p.name}${inParts ? 'Parts' : ''}`,
     {
-      ...{ a: a.schema, b: b.schema, c: result.schema(out, [ROWS, work.width]) },
-      ...(work.beside > 0 && { first: result.schema(out, [ROWS, work.width]) }),
-      ...(work.beside > 1 && { second: result.schema(out, [ROWS, work.width]) }),
+      ...{ a: a.schema, b: b.schema, c: result.schema(out, box) },
+      ...(work.beside > 0 && { first: result.schema(out, box) }),
+      ...(work.beside > 1 && { second: result.schema(out, box) }),
       ...(work.split && { x: buffer(f32), y: buffer(f32) }),
     } as Record<'a' | 'b' | 'c' | 'first' | 'second' | 'x' | 'y', BufferSchema>,
     (given, context) => {
@@ -227,6 +232,7 @@ export function byWarpgroups(
     threads: (groups + 1) * THREADS,
     sharedBytes: 0,
     beside: work.beside,
+    exchanged: work.exchanged,
     split: work.split,
   };
 }
@@ -249,13 +255,14 @@ interface Kept {
 function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): WarpgroupWork {
   const { dtype, out, inParts, units } = kept;
   const { M, N, batches } = p;
-  const { columns, splits } = tile;
+  const { columns, exchanged = false, splits } = tile;
   const rows = rowsOf(tile);
+  const [height, breadth] = exchanged ? [N, M] : [M, N];
   const depth = depthOf(dtype);
   const step = wgmmaDepth(dtype.bytes);
-  const width = widthOf(columns, out);
-  const down = Math.ceil(M / rows);
-  const across = Math.ceil(N / columns);
+  const width = widthOf(exchanged ? ROWS : columns, out);
+  const down = Math.ceil(height / rows);
+  const across = Math.ceil(breadth / columns);
   const chunks = Math.ceil(p.K / depth);
   const beside = inParts || !p.result.loadTile ? 0 : (tile.beside ?? 0);
   const lengths = p.terms.map((n) => n * chunks);
@@ -264,8 +271,10 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
   return {
     ...tile,
     ...{ rows, down, across, chunks, lengths, depth, oneTerm: Math.max(...p.terms) === 1 },
-    ...{ width, pitch: width * out.bytes },
+    ...{ width, pitch: width * out.bytes, boxes: exchanged ? ROWS / width : 1 },
     sizes: { M, N, batches },
+    exchanged,
+    isWhole: down * rows === height && across * columns === breadth,
     // Blocks that run together read about as many rows of A as columns of B.
     band: Math.min(down, 2 ** Math.round(Math.log2(Math.sqrt((units * columns) / rows)))),
     total: down * across * batches * splits,
@@ -277,7 +286,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
     c: p.result.places,
     inParts,
     beside,
-    biased: !inParts && p.bias !== undefined && across * columns === N,
+    biased: !inParts && p.bias !== undefined && (exchanged ? down * rows : across * columns) === N,
     ...{ levels, columnSums: levels.flat().length },
     turners: beside > 0 ? 2 : 3,
     ...{ split: p.split !== undefined, level: Math.min(tile.level ?? depth, filled), inner: p.K },
