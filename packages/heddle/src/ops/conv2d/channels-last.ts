@@ -13,7 +13,7 @@ import { finishedAfter } from '../finish-cuda.js';
 import { withWhole } from '../launch-rule.js';
 import { matmulSum } from '../matmul/cuda-store.js';
 import { warpgroupStage } from '../matmul/warpgroup.js';
-import { ROWS } from '../matmul/warpgroup-layout.js';
+import { depthOf, ROWS } from '../matmul/warpgroup-layout.js';
 import {
   splitName,
   WARPGROUPS,
@@ -274,7 +274,9 @@ function gains(target: Target, node: GraphNode, arg: Conv2dArg, direction: Direc
       fewer >= LEAST_CHANNELS.f32 || (fewer <= LEAST_CHANNELS.colours && more >= LEAST_CHANNELS.f32);
     return isWide && suitsConvolution(geometryOf(arg, direction, sizes));
   }
-  const byOwn = fewer >= LEAST_CHANNELS.both || more >= LEAST_CHANNELS.one;
+  const { kernel } = arg;
+  const ofPixel = gathers(arg, direction, inputs, node.dtype) ? kernel[0] * kernel[1] * inputs : inputs;
+  const byOwn = Math.min(outputs, ofPixel) >= LEAST_CHANNELS.both || more >= LEAST_CHANNELS.one;
   return byOwn || target.libraries.has('cudnn.convolution');
 }
 
@@ -300,6 +302,25 @@ function aligned(x: GraphNode, axes: readonly number[], beside = 0): GraphNode {
 }
 
 /**
+ * Whether all that meets a pixel of the result, a few channels of a few taps, fits into one step of warpgroups. It is gathered
+ * then, as the channels of a 1 × 1 convolution: the copy engine takes long for rows of few bytes, and each row of taps would be
+ * a step.
+ */
+const gathers = ({ kernel }: Conv2dArg, direction: Direction, channels: number, dtype: DType): boolean =>
+  direction !== 'input' &&
+  missing(channels, dtype) > 0 &&
+  kernel.some((n) => n > 1) &&
+  kernel[0] * kernel[1] * channels <= depthOf(dtype);
+
+/** (N, H, W, C) → (N, outH, outW, kH·kW·C) */
+function gathered(x: GraphNode, arg: Conv2dArg): GraphNode {
+  const by = [0, 0, ...arg.padding];
+  const windows = b.permute(b.window(b.pad(b.permute(x, FIRST), by, by), arg), [0, 2, 3, 4, 5, 1]);
+  const [n, rows, columns, ...each] = windows.shape as [number, number, number, ...number[]];
+  return b.reshape(windows, [n, rows, columns, each.reduce((all, d) => all * d, 1)]);
+}
+
+/**
  * How `of` is computed with channels last, where that is faster.
  * @param channels of each source, the dimensions in its channels-last order that are channels
  * @param storesAny whether all its kernels store any dtype that an epilogue gives
@@ -319,6 +340,27 @@ export function reorderedBy<Arg extends Conv2dArg>(
     const { dtype } = node.src[0]!;
     const colours = direction === 'input' ? 0 : node.src[0]!.shape[1]!;
     const missed = missing(colours, dtype);
+    if (gathers(arg, direction, colours, dtype)) {
+      const { kernel } = arg;
+      const taps = kernel[0] * kernel[1] * colours;
+      const ofPixel = { kernel: [1, 1], stride: [1, 1], dilation: [1, 1], padding: [0, 0] } as const;
+      return {
+        order: LAST,
+        saves,
+        make: ([images, second]) => {
+          const first = aligned(gathered(images!, arg), channels[0]!);
+          const ofTaps = (w: GraphNode) => b.reshape(w, [w.shape[0]!, 1, 1, taps]);
+          const other = direction === 'weight' ? second! : ofTaps(second!);
+          const made = b.call(op, [first, aligned(other, channels[1]!)], {
+            ...{ ...arg, ...ofPixel },
+            size: outputSize(arg),
+          });
+          if (direction !== 'weight') return cut(made, reorder(node.shape, LAST));
+          const [outputs] = made.shape as [number];
+          return b.reshape(cut(made, [outputs, 1, 1, taps]), reorder(node.shape, LAST));
+        },
+      };
+    }
     const blocks =
       missed > 0 && isByWarps(dtype) ? blocksOf(arg, colours, colours + missed, dtype, COPY) : undefined;
     if (blocks)
