@@ -11,6 +11,7 @@ import { conv2dInputOp, conv2dOp, conv2dWeightOp, outputSize } from '../../src/o
 import {
   convolveWarpgroups,
   convolveWeightWarpgroups,
+  isWholeGradient,
   joined,
   suitsConvolution,
 } from '../../src/ops/conv2d/warpgroup.js';
@@ -120,7 +121,7 @@ function check(shape: ConvolutionCase, direction: Direction, tile: WarpgroupTile
     ? convolveWeightWarpgroups(p, tile, 2)
     : convolveWarpgroups(p, tile, 2);
   const exact = exactly(shape, direction);
-  const inParts = isWeight || tile.splits > 1;
+  const inParts = isWeight ? !isWholeGradient(p, tile) : tile.splits > 1;
   const size = exact.sums.length;
   const out = inParts || dtype === f32 ? new Float32Array(size * tile.splits) : new Uint16Array(size);
   const second = direction === 'input' && dtype === f32 ? turned(exact.b, shape) : exact.b;
@@ -138,6 +139,7 @@ const small: WarpgroupTile = { groups: 1, each: 1, columns: 64, stages: 3, split
 const cases: readonly [ConvolutionCase, Partial<WarpgroupTile>, DType?][] = [
   [conv('3×3 with padding', [2, 16, 24], [5, 7], 3, { padding: 1 }), { groups: 2, stages: 2 }],
   [conv('3×3 with padding', [1, 12, 8], [5, 7], 3, { padding: 1 }), {}, f32],
+  [conv('channels that fill steps', [2, 32, 24], [5, 7], 3, { padding: 1 }), {}, f32],
   [conv('more channels than a step has', [1, 72, 72], [3, 4], [1, 3], { padding: [0, 1] }), { columns: 128 }],
   [
     conv('several panels of either', [1, 72, 72], [5, 4], [1, 3], { padding: [0, 1] }),

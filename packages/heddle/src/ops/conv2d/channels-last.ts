@@ -32,6 +32,7 @@ import {
   asProduct,
   convolveWarpgroups,
   convolveWeightWarpgroups,
+  isWholeGradient,
   joined,
   suitsConvolution,
 } from './warpgroup.js';
@@ -216,7 +217,9 @@ function byWarpgroups(io: KernelIo, problem: LastProblem, direction: Direction):
     plan: () => {
       if (isWeight) {
         const kernel = convolveWeightWarpgroups(p, tile, target.units);
-        return inParts(io, direction, kernel, tile.splits, [{ input: 1 }, { input: 0 }]);
+        const sources: Sources = [{ input: 1 }, { input: 0 }];
+        if (isWholeGradient(p, tile)) return [gridStage(kernel, ...sources, { output: true })];
+        return inParts(io, direction, kernel, tile.splits, sources);
       }
       const kernel = convolveWarpgroups({ ...p, sums }, tile, target.units);
       if (tile.splits > 1) return inParts(io, direction, kernel, tile.splits);

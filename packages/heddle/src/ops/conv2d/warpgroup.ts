@@ -392,7 +392,7 @@ function storeTap(
   tmaStore(c, split, idiv(column, pitch), row, column % pitch, cs, group, held, 0, 0);
 }
 
-/** Parts of the weight gradient, (split, output, tap, input). */
+/** The weight gradient, or its parts, (split, output, tap, input). */
 function tapResult({ kernel, inputs, outputs }: LastProblem, splits: number, pitch: number): WarpgroupResult {
   const count = kernel[0] * kernel[1];
   const places: TapPlaces = { byEngine: true, pitch };
@@ -458,17 +458,23 @@ export function convolveWarpgroups(p: LastProblem, tile: WarpgroupTile, units: n
   return byWarpgroups(problem, tile, p.dtype, units);
 }
 
-/** Parts of the weight gradient, (split, output, tap, input), from x and dY. */
+/** Whether a kernel stores the weight gradient itself: where blocks share no sums, and no tap has columns that are not its inputs. */
+export const isWholeGradient = ({ inputs, dtype }: LastProblem, { splits }: WarpgroupTile): boolean =>
+  splits === 1 && inputs % depthOf(dtype) === 0;
+
+/** The weight gradient (output, tap, input) from x and dY, or unless it is whole its parts, (split, output, tap, input). */
 export function convolveWeightWarpgroups(p: LastProblem, tile: WarpgroupTile, units: number): GridKernel {
   const { dtype, outputs, secondOffset } = p;
   const { M, N, K } = asProduct(p, true);
   const pitch = N / (p.kernel[0] * p.kernel[1]);
   const layout = { offset: secondOffset, batch: [], batchStrides: [], rowStride: 1, columnStride: outputs };
   const problem = {
-    ...{ name: 'conv2dWeightWarpgroups', batches: 1, M, N, K, terms: [1], parts: true },
+    ...{ name: 'conv2dWeightWarpgroups', batches: 1, M, N, K, terms: [1] },
+    parts: !isWholeGradient(p, tile),
     a: matrixOperand(layout, { size: M, inner: K, along: rowsOf(tile), dtype }),
     b: pixelOperand(p, tapsOf(p), false, tile.columns, pitch),
     result: tapResult(p, tile.splits, pitch),
+    output: p.output,
     finish: p.finish,
     functions: {},
   };

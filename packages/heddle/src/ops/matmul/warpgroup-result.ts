@@ -345,8 +345,7 @@ function storeSums(
         storeTile(c, cs, tile, at, place.row, place.column, context);
         tmaCommit();
       }
-      if (columnSums > 0)
-        sumColumns(cs, values, totals, beside, tile, place.row, place.column, context);
+      if (columnSums > 0) sumColumns(cs, values, totals, beside, tile, place.row, place.column, context);
     }
   }
 }
