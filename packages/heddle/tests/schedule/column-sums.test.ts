@@ -167,6 +167,19 @@ test('batch norms between convolutions have no pass of their own over activation
   assert.deepEqual(statisticsPasses(launches, images * 64 * size * size * 2), []);
 });
 
+test('a first convolution whose windows are gathered leaves the others their sums', () => {
+  const [images, size] = [64, 32];
+  const [x, , u, v, ...norms] = [zeros([images, 3, size, size]), ...sourcesFor(1)] as Tensor[];
+  const first = randn([64, 3, 3, 3]).mul(0.2).realize();
+  const network = (w: Tensor): Tensor => {
+    const y = autocast(bf16, () => conv2d(x!, w, undefined, { padding: 1 }).relu()) as Tensor;
+    return loss(y, u!, v!, ...norms);
+  };
+  const launches = launchesOf([grad(network)(first) as Tensor], h200);
+  assert.ok(launches.some(({ work }) => 'kernel' in work && work.kernel.name.startsWith('pad_64x32x32x32')));
+  assert.deepEqual(statisticsPasses(launches, images * 64 * size * size * 2), []);
+});
+
 test('the gradient of a bias comes out of the product that makes the gradient of a layer', () => {
   const layers = (x: Tensor, w: Tensor, bias: Tensor, v: Tensor): Tensor =>
     x.matmul(w).add(bias).relu().matmul(v).square().mean();

@@ -217,7 +217,7 @@ const isWindowed = (node: GraphNode): boolean =>
   some(
     node.src,
     (n) => n.op === 'window' && !n.isLeaf,
-    (n) => (n.isLeaf || n.op === 'reduce' ? [] : n.src),
+    (n) => (n.isLeaf || n.op === 'reduce' || n.op === 'call' ? [] : n.src),
   );
 
 /** Whether a reduction reads what a kernel's reductions read: they had better read it once. */
