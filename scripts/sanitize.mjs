@@ -17,22 +17,22 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
-/** Those that run kernels on the GPU one by one, on buffers of their own. */
+/**
+ * Those that run kernels on the GPU one by one, on buffers of their own. Not kernel/cluster: memcheck (13.0) takes `st.async` for an
+ * invalid write where a cluster is one block.
+ */
 const TESTS = [
   'cases/forward',
   'cases/gradient',
-  'kernel/cluster',
   'kernel/hopper',
-  'ops/attention-warpgroups',
-  'ops/column-sums',
+  'ops/attention',
   'ops/conv2d-max-pool',
   'ops/conv2d-warpgroups',
-  'ops/integers-warpgroups',
+  'ops/matmul-split',
   'ops/matmul-warpgroups',
   'ops/precision-bounds',
   'ops/variants',
   'runtime/cuda-device',
-  'schedule/column-sums',
   'schedule/lower-gpu',
   'tensor/user-kernels',
 ];
