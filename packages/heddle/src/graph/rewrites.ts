@@ -43,7 +43,8 @@ function monotoneIn(x: GraphNode): number | undefined {
 /** Whether a call is composed of functions that never decrease, one after the other, of its one source. */
 function isMonotoneCall(node: GraphNode): boolean {
   const { op, arg } = callOf(node);
-  if (node.src.length !== 1 || op.kernels.length > 0) return false;
+  // A function of windows stays with the kernel that gives it its windows, even where each is one element.
+  if (node.src.length !== 1 || op.kernels.length > 0 || op.windows) return false;
   const source = b.leaf(node.src[0]!.shape, node.src[0]!.dtype);
   let x = op.compose([source], arg);
   while (x !== source) {

@@ -138,6 +138,17 @@ test('the gradients of queries, keys and values become that of their projection 
   for (const pair of await both(make, [x])) close(pair, 0.05);
 });
 
+for (const [name, parts] of [
+  ['itself', (y: Tensor) => [y, y]],
+  ['what is made of it', (y: Tensor) => [y.square(), y]],
+] as const)
+  test(`a value beside ${name} is made before another launch reads it`, async () => {
+    const make = (x: Tensor): Tensor[] => [cat([...parts(softmaxIn(x, 1))], 1)];
+    const sources = [of(f32, 16, 12)];
+    // The simulator names launches that run side by side and touch the same memory.
+    for (const pair of await both(make as never, sources)) close(pair, 1e-6);
+  });
+
 test('a part that others read as well stays where it is', () => {
   const [x, y] = [of(f32, 16, 64), of(f32, 16, 64)];
   const part = softmaxIn(x, 1);

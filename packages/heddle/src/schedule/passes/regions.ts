@@ -156,6 +156,10 @@ function placedIn(
     copies.push({ roots: [copy], regions: new Map([[copy, at]]) });
   }
   if (placed.size === 0 || saved <= (copies.length - 1) * bytesOfLaunch(units)) return undefined;
+  // Whoever copies one part has no way to wait for another: `cat` of a value with itself, or with what is made of it.
+  const readsPlaced = ([copy]: readonly GraphNode[]): boolean =>
+    [...readsOf(copy!, stored)].some((n) => placed.has(n));
+  if (copies.some(({ roots }) => readsPlaced(roots))) return undefined;
   const inPlace = (other: Group): Group => {
     const own = other.roots.filter((root) => placed.has(root));
     if (own.length === 0) return other;
