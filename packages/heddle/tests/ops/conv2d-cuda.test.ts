@@ -30,7 +30,14 @@ import {
 import { gridStage } from '../../src/ops/stage.js';
 import { SIM_TARGET } from '../../src/runtime/sim/launch.js';
 import { checkInSimulator, noise, type Source } from '../kernel/harness.js';
-import { CASES, type ConvolutionCase, conv, LAST_CASES, lastCall } from './convolution-cases.js';
+import {
+  CASES,
+  type ConvolutionCase,
+  conv,
+  LAST_CASES,
+  LAST_DEPTHWISE,
+  lastCall,
+} from './convolution-cases.js';
 
 const WINOGRAD = [
   conv('3×3 of many channels', [2, 9, 17], [6, 7], 3, { padding: 1 }),
@@ -143,10 +150,13 @@ test('the weight gradient of more pixels than an accumulator takes', () => {
   checkInSimulator(call(op, [x, y], arg), [coarse(x, 3), coarse(y, 4)], 1e-5, SIM_TARGET);
 });
 
-for (const [i, { name, n, c, o, arg }] of LAST_CASES.entries()) {
-  const dtype = i % 2 === 0 ? bf16 : f16;
+const LAST: readonly (readonly [ConvolutionCase, DType])[] = [
+  ...LAST_CASES.map((each, i) => [each, [bf16, f16][i % 2]!] as const),
+  ...LAST_DEPTHWISE.map((each, i) => [each, [f32, bf16, f16][i % 3]!] as const),
+];
+for (const [{ name, n, c, o, arg }, dtype] of LAST) {
   const x = leaf([n, c, ...arg.size], dtype);
-  const w = leaf([o, c, ...arg.kernel], dtype);
+  const w = leaf([o, c / arg.groups, ...arg.kernel], dtype);
   const y = leaf([n, o, ...outputSize(arg)], dtype);
   for (const [op, a, b] of [
     [conv2dOp, x, w],

@@ -44,6 +44,26 @@ export const LAST_CASES: readonly ConvolutionCase[] = [
   conv('stride 3 by 2, dilated', [1, 8, 8], [10, 9], 3, { stride: [3, 2], dilation: [2, 1], padding: 2 }),
 ];
 
+/** Each channel by itself, for kernels whose threads have 4, 2 or 1 channels. */
+export const LAST_DEPTHWISE: readonly ConvolutionCase[] = [
+  conv('3×3 of 8 channels', [2, 8, 8], [6, 9], 3, { groups: 8, padding: 1 }),
+  conv('6 channels, stride 2', [2, 6, 6], [9, 7], 3, { groups: 6, stride: 2, padding: 1 }),
+  conv('5 channels, strided and dilated', [2, 5, 5], [9, 11], [3, 2], {
+    ...{ groups: 5, stride: [2, 1], dilation: [1, 2], padding: [0, 3] },
+  }),
+  conv('12 channels, stride 3 by 2', [1, 12, 12], [11, 10], [2, 5], {
+    ...{ groups: 12, stride: [3, 2], padding: [1, 2] },
+  }),
+  conv('more channels than a block has', [1, 132, 132], [3, 4], [1, 3], { groups: 132, padding: [0, 1] }),
+  conv('stride beyond the kernel', [2, 4, 4], [7, 8], 1, { groups: 4, stride: 3 }),
+  conv('padded more than it reaches', [1, 4, 4], [4, 5], 2, { groups: 4, padding: 3 }),
+  conv('three filters each', [2, 3, 9], [7, 8], 3, { groups: 3, padding: 1 }),
+  conv('two filters each, stride 3 by 2', [1, 4, 8], [11, 8], [5, 3], {
+    ...{ groups: 4, stride: [3, 2], padding: 1 },
+  }),
+  conv('9×11 taps', [1, 2, 2], [10, 12], [9, 11], { groups: 2, padding: [4, 5] }),
+];
+
 /** The call of `op` on sources with channels last that stands for that on these sources. */
 export function lastCall<Arg>(
   op: FusedOp<Arg>,

@@ -139,6 +139,10 @@ export const FITTED = {
   depthwise: {
     /** Bytes that a multiprocessor moves per cycle. */
     received: 18,
+    /** Bytes that it gets from the cache of the GPU per cycle. */
+    cached: 32,
+    /** From a read of memory to its value. */
+    wait: 1000,
     /** Of a warp for a read of memory or a store, with its place and its test. */
     instructions: 6,
     /** What of the other limits does not hide behind the narrowest. */

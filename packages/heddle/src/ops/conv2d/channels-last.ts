@@ -25,6 +25,7 @@ import { gridStage } from '../stage.js';
 import type { GridKernel } from '../tiled.js';
 import { cudnnChannelsLastVariants } from '../vendor.js';
 import { type Conv2dArg, outputSize } from './arg.js';
+import { depthwiseLastChoice, suitsDepthwise } from './depthwise-last-choice.js';
 import type { LastProblem } from './last-product.js';
 import { lastKernel, lastTiles } from './last-tiles.js';
 import { blocksOf, cut, fromBlocks, toBlocks } from './space-to-depth.js';
@@ -53,11 +54,12 @@ type Direction = Parameters<typeof cudnnChannelsLastVariants>[2];
 
 /** OHWI → IHWO: the weights of an input gradient in f32, whose kernels take them along the sum over outputs. */
 const TURNED = [3, 1, 2, 0] as const;
-const isTurned = (direction: Direction, dtype: DType): boolean => direction === 'input' && dtype === f32;
+const isTurned = (direction: Direction, dtype: DType, { groups }: Conv2dArg): boolean =>
+  direction === 'input' && dtype === f32 && groups === 1;
 
 /** How the sources of an op on channels-last operands become those of the plain one. */
-const ordersOf = (direction: Direction, dtype: DType): readonly (readonly number[])[] =>
-  isTurned(direction, dtype) ? [FIRST, [3, 0, 1, 2]] : [FIRST, FIRST];
+const ordersOf = (direction: Direction, dtype: DType, arg: Conv2dArg): readonly (readonly number[])[] =>
+  isTurned(direction, dtype, arg) ? [FIRST, [3, 0, 1, 2]] : [FIRST, FIRST];
 
 const reorder = (shape: Shape, order: readonly number[]): Shape => order.map((a) => shape[a]!);
 
@@ -70,7 +72,7 @@ function channelsLast<Arg extends Conv2dArg>(
   return {
     name: `${of.name}ChannelsLast`,
     infer: (src, arg) => {
-      const orders = ordersOf(direction, src[0]!.dtype);
+      const orders = ordersOf(direction, src[0]!.dtype, arg);
       const first = src.map(
         ({ shape, dtype }, i): TensorType => ({ shape: reorder(shape, orders[i]!), dtype }),
       );
@@ -78,13 +80,13 @@ function channelsLast<Arg extends Conv2dArg>(
       return { shape: reorder(shape, LAST), dtype };
     },
     compose: (src, arg) => {
-      const orders = ordersOf(direction, src[0]!.dtype);
+      const orders = ordersOf(direction, src[0]!.dtype, arg);
       const first = src.map((s, i) => b.permute(s, orders[i]!));
       return b.permute(b.call(of, first, arg), LAST);
     },
     ...(of.flops && {
       flops: (node, arg) => {
-        const orders = ordersOf(direction, node.dtype);
+        const orders = ordersOf(direction, node.dtype, arg);
         const first = node.src.map((s, i) => b.leaf(reorder(s.shape, orders[i]!), s.dtype));
         return of.flops!(b.call(of, first, arg), arg);
       },
@@ -104,6 +106,7 @@ function channelsLast<Arg extends Conv2dArg>(
             : []),
         ],
       },
+      depthwiseLastChoice(`${of.name}-last-depthwise`, direction),
     ],
   };
 }
@@ -112,8 +115,9 @@ function channelsLast<Arg extends Conv2dArg>(
 const isByWarps = (dtype: DType): boolean => isHalf(dtype) || dtype === i8;
 
 /** 16-bit floats and bytes on tensor cores, and on those of warpgroups f32 as tf32. */
-function isFor({ model, capability }: Target, { src, size }: GraphNode, { precision }: Conv2dArg): boolean {
-  if (model !== 'threads' || size === 0) return false;
+function isFor({ model, capability }: Target, { src, size }: GraphNode, arg: Conv2dArg): boolean {
+  const { precision, groups } = arg;
+  if (model !== 'threads' || groups > 1 || size === 0) return false;
   const { dtype } = src[0]!;
   if (isByWarps(dtype)) return capability >= 80;
   return capability === WARPGROUPS && dtype === f32 && precision !== 'f32';
@@ -336,8 +340,10 @@ export function reorderedBy<Arg extends Conv2dArg>(
 ): NonNullable<FusedOp<Arg>['reordered']> {
   const op = channelsLast(of, direction, storesAny);
   return (target, node, arg): Reordered | undefined => {
-    if (arg.groups !== 1 || !gains(target, node, arg, direction) || node.src.some((s) => s.size === 0))
-      return undefined;
+    if (node.src.some((s) => s.size === 0)) return undefined;
+    if (suitsDepthwise(target, node, arg, direction))
+      return { order: LAST, make: (sources) => b.call(op, sources, arg) };
+    if (!gains(target, node, arg, direction)) return undefined;
     const saves = savedBy(of, target, node, arg);
     // Images whose channels are copied to more anyway become blocks of pixels, where that is less work.
     const { dtype } = node.src[0]!;
@@ -387,7 +393,7 @@ export function reorderedBy<Arg extends Conv2dArg>(
       saves,
       make: (sources) => {
         const [first, second] = sources.map((s, i) => aligned(s, channels[i]!, i === 0 ? beside : 0));
-        const given = [first!, isTurned(direction, node.dtype) ? b.permute(second!, TURNED) : second!];
+        const given = [first!, isTurned(direction, node.dtype, arg) ? b.permute(second!, TURNED) : second!];
         return cut(b.call(op, given, beside > 0 ? padded : arg), reorder(node.shape, LAST));
       },
     };

@@ -229,7 +229,11 @@ export function convolveWeight(p: WeightGradientProblem, tile: WeightTile): Grid
  * dW from its parts. The threads of a block have some weights side by side, few if there are few weights, and share
  * their parts: each adds every so many-th, all of which it asks for at once, then one adds their sums.
  */
-export function addParts(p: WeightGradientProblem, count: number, layout = plainParts(p)): GridKernel {
+export function addParts(
+  p: Omit<WeightGradientProblem, 'gradientOffset'>,
+  count: number,
+  layout = plainParts(p),
+): GridKernel {
   const size = partsOf(p, 1, layout);
   const lanes = size >= 4096 ? 32 : 8;
   const adders = Math.min(512 / lanes, 2 ** Math.ceil(Math.log2(count)));

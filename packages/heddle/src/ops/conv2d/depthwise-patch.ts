@@ -19,7 +19,7 @@ export interface Patch {
 const MOST_TAPS = 8;
 
 /** A row or column of the source, from the first that the patch's first result is at. */
-interface SourceLine {
+export interface SourceLine {
   readonly at: number;
   /** Whether there are patches for which it is before the image, or beyond it. */
   readonly before: boolean;
@@ -70,10 +70,21 @@ function sideOf(p: Convolution, axis: 0 | 1, results: number) {
         beyond: at + last >= p.size[axis],
       }),
     );
-  return { taps, pieces, whole: pieces * taps === kernel, pieceShift, patchShift, patches, lines };
+  /** Of each result, the first and the last line that it meets; one that meets none is complete with the first. */
+  const met = (line: (isMet: (line: SourceLine) => boolean) => number): number[] =>
+    Array.from({ length: results }, (_, result) =>
+      Math.max(
+        0,
+        line((l) => l.taps[result]! >= 0),
+      ),
+    );
+  const starts = met((isMet) => lines.findIndex(isMet));
+  const ends = met((isMet) => lines.findLastIndex(isMet));
+  const whole = pieces * taps === kernel;
+  return { taps, pieces, whole, pieceShift, patchShift, patches, lines, starts, ends };
 }
 
-type Side = ReturnType<typeof sideOf>;
+export type Side = ReturnType<typeof sideOf>;
 
 /** Neighbours of a line that are read at once. */
 interface Read {
@@ -86,7 +97,7 @@ interface Read {
 }
 
 /** The most neighbours that can be read at once: all or none of them are in the image, and they are aligned in memory. */
-const lanesFor = (...multiples: readonly number[]): Lanes =>
+export const lanesFor = (...multiples: readonly number[]): Lanes =>
   ([4, 2] as const).find((n) => multiples.every((m) => m % n === 0)) ?? 1;
 
 /** How the needed columns of a line are read: aligned neighbours together, unless only one of them is needed. */
@@ -108,23 +119,40 @@ function readsOf({ lines, pieceShift, patchShift }: Side, width: number, offset:
   });
 }
 
-/** The tables of a patch, whose plane is `offset` away from aligned memory. Of an adjoint, its sides are multiples of the strides. */
-export function patchOf(p: Convolution, patch: Patch, offset = 0) {
+/** The tables of a patch, in whatever order its pixels lie. Of an adjoint, its sides are multiples of the strides. */
+export function sidesOf(p: Convolution, patch: Patch) {
   const rows = sideOf(p, 0, patch.rows);
   const columns = sideOf(p, 1, patch.columns);
   return {
     patch,
     rows,
     columns,
-    reads: readsOf(columns, p.size[1], p.imageOffset),
     /** Taps of a piece, and of the kernel. */
     taps: rows.taps * columns.taps,
     allTaps: p.kernel[0] * p.kernel[1],
     pieces: rows.pieces * columns.pieces,
-    /** Neighbours of the plane of results that are read or written at once. */
-    lanes: lanesFor(patch.columns, p.outSize[1], offset),
     /** Patches of a plane. */
     perPlane: rows.patches * columns.patches,
+  };
+}
+
+export type Sides = ReturnType<typeof sidesOf>;
+
+/** Multiply-adds of a piece of the kernel, of a thread. */
+export function productsOf({ rows, columns }: Sides): number {
+  const met = (lines: Side['lines']): number =>
+    lines.reduce((n, { taps }) => n + taps.filter((t) => t >= 0).length, 0);
+  return met(rows.lines) * met(columns.lines);
+}
+
+/** Of a patch of a plane, which is `offset` away from aligned memory. */
+export function patchOf(p: Convolution, patch: Patch, offset = 0) {
+  const sides = sidesOf(p, patch);
+  return {
+    ...sides,
+    reads: readsOf(sides.columns, p.size[1], p.imageOffset),
+    /** Neighbours of the plane of results that are read or written at once. */
+    lanes: lanesFor(patch.columns, p.outSize[1], offset),
   };
 }
 

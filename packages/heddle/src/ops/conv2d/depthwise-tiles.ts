@@ -3,24 +3,28 @@ import { FITTED, hasRegisters, residentBlocks } from '../../kernel/ir/machine.js
 import type { Target } from '../../kernel/ir/target.js';
 import { combinations, fastestTiles, type LaunchRule, splitsOf } from '../launch-rule.js';
 import { roundsOf, THREADS, type WeightPatch } from './cuda-depthwise.js';
-import { type Patch, type PatchLayout, patchOf } from './depthwise-patch.js';
+import { type Patch, type PatchLayout, patchOf, productsOf } from './depthwise-patch.js';
 import type { Convolution, ConvolveProblem, WeightGradientProblem } from './problem.js';
 
 /** Multiply-adds of a thread that are written out. */
-const MOST_PRODUCTS = 2000;
+export const MOST_PRODUCTS = 2000;
 /** Products that an accumulator of the weight gradient takes. */
-const LEVEL = 4096;
+export const LEVEL = 4096;
 
 const { received, instructions, unhidden, latency } = FITTED.depthwise;
 
 /** Patches that do not reach far beyond the plane; those of an adjoint begin at multiples of the stride. */
-function* patchesOf(p: Convolution): Generator<Patch> {
+export function* patchesOf(
+  p: Convolution,
+  down: readonly number[] = [1, 2, 4, 7, 8, 14, 16],
+  across: readonly number[] = [1, 2, 4, 8],
+): Generator<Patch> {
   const by = (axis: 0 | 1, n: number): number =>
     p.adjoint ? p.stride[axis] * Math.ceil(n / p.stride[axis]) : n;
   const seen = new Set<string>();
-  for (const [down, across] of combinations([1, 2, 4, 7, 8, 14, 16], [1, 2, 4, 8])) {
-    const rows = by(0, Math.min(down, p.outSize[0]));
-    const columns = by(1, across > p.outSize[1] ? Math.min(p.outSize[1], 4) : across);
+  for (const [height, width] of combinations(down, across)) {
+    const rows = by(0, Math.min(height, p.outSize[0]));
+    const columns = by(1, width > p.outSize[1] ? Math.min(p.outSize[1], 4) : width);
     const key = `${rows}x${columns}`;
     if (!seen.has(key)) yield { rows, columns };
     seen.add(key);
@@ -29,13 +33,6 @@ function* patchesOf(p: Convolution): Generator<Patch> {
 
 /** Patches alike in width and size: of these the fastest is timed, so that the others are of another kind. */
 const kindOf = ({ rows, columns }: Patch): string => `${columns} ${rows * columns > 32 ? 'large' : 'small'}`;
-
-/** Multiply-adds of a piece of the kernel, of a thread. */
-function productsOf({ rows, columns }: PatchLayout): number {
-  const met = (lines: PatchLayout['rows']['lines']): number =>
-    lines.reduce((n, { taps }) => n + taps.filter((t) => t >= 0).length, 0);
-  return met(rows.lines) * met(columns.lines);
-}
 
 /** Of a thread that holds all sums of its patch, and of one that holds those of the taps and few rows of slopes at a time. */
 const registersOf = ({ patch, taps, columns }: PatchLayout): number =>

@@ -1,0 +1,241 @@
+/** Depthwise convolutions with channels last: patches of all kinds in the simulator, larger ones on a GPU, and what is planned. */
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { bf16, type DType, f16, f32 } from '../../src/core/dtype.js';
+import { fromBf16, fromF16, toBf16, toF16 } from '../../src/core/float16.js';
+import * as b from '../../src/graph/build.js';
+import { callOf, type KernelIo, type Stage } from '../../src/graph/fused-op.js';
+import { vjp } from '../../src/graph/grad.js';
+import type { GraphNode } from '../../src/graph/node.js';
+import { H200 } from '../../src/kernel/ir/target.js';
+import { addParts, partsOf } from '../../src/ops/conv2d/cuda-weight-gradient.js';
+import {
+  convolveDepthwiseLast,
+  convolveWeightDepthwiseLast,
+  type LastPatch,
+  type LastWeightPatch,
+} from '../../src/ops/conv2d/depthwise-last.js';
+import { depthwiseLastProblem } from '../../src/ops/conv2d/depthwise-last-choice.js';
+import {
+  type Conv2dArg,
+  conv2d,
+  conv2dInputOp,
+  conv2dOp,
+  conv2dWeightOp,
+  outputSize,
+} from '../../src/ops/conv2d/op.js';
+import { gridStage } from '../../src/ops/stage.js';
+import { closeDevices, openDevice } from '../../src/runtime/registry.js';
+import { SIM_TARGET } from '../../src/runtime/sim/launch.js';
+import { schedule } from '../../src/schedule/schedule.js';
+import { cudaReason } from '../cases/case-runner.js';
+import { checkInSimulator, identity, ioFor, kernelOf, noise, runOnDevice } from '../kernel/harness.js';
+import { type ConvolutionCase, conv, lastCall } from './convolution-cases.js';
+
+after(closeDevices);
+
+const stored = (values: Float32Array, dtype: DType): Float32Array | Uint16Array =>
+  dtype === f32 ? values : Uint16Array.from(values, dtype === f16 ? toF16 : toBf16);
+const numberOf = (v: number, dtype: DType): number =>
+  dtype === f32 ? v : dtype === f16 ? fromF16(v) : fromBf16(v);
+const UNIT = { f32: 2 ** -24, f16: 2 ** -11, bf16: 2 ** -8 } as const;
+const unitOf = ({ name }: DType): number => UNIT[name as keyof typeof UNIT];
+
+/** Numbers of few digits, which 16-bit floats have. */
+const coarse = (count: number, seed: number): Float32Array =>
+  noise(count, seed).map((v) => Math.round(v * 64) / 64);
+
+type Direction = 'forward' | 'input' | 'weight';
+const DIRECTIONS = ['forward', 'input', 'weight'] as const;
+
+/** The call of the op on sources with channels last. */
+function callOn({ n, c, o, arg }: ConvolutionCase, direction: Direction, dtype: DType): GraphNode {
+  const x = b.leaf([n, c, ...arg.size], dtype);
+  const w = b.leaf([o, c / arg.groups, ...arg.kernel], dtype);
+  const y = b.leaf([n, o, ...outputSize(arg)], dtype);
+  const [op, sources] = (
+    {
+      forward: [conv2dOp, [x, w]],
+      input: [conv2dInputOp, [y, w]],
+      weight: [conv2dWeightOp, [x, y]],
+    } as const
+  )[direction];
+  return lastCall(op, sources, arg, SIM_TARGET);
+}
+
+/** The launches by one patch. */
+function stagesOf(io: KernelIo, arg: Conv2dArg, direction: Direction, patch: LastWeightPatch): Stage[] {
+  const problem = depthwiseLastProblem(io, arg, direction);
+  const sources = [{ input: 0 }, { input: 1 }] as const;
+  if (direction !== 'weight')
+    return [gridStage(convolveDepthwiseLast(problem, patch), ...sources, { output: true })];
+  const parts = { scratch: 'parts', bytes: 4 * partsOf(problem, patch.parts) };
+  return [
+    gridStage(convolveWeightDepthwiseLast(problem, patch), ...sources, parts),
+    gridStage(addParts(problem, patch.parts), parts, { output: true }),
+  ];
+}
+
+const patch = (
+  lanes: 1 | 2 | 4,
+  rows: number,
+  columns: number,
+  rest: Partial<LastPatch> = {},
+): LastPatch => ({
+  ...{ lanes, rows, columns, threads: 64, ahead: 2, ...rest },
+});
+
+const even = conv('3×3', [3, 8, 8], [5, 7], 3, { groups: 8, padding: 1 });
+const wide = conv('more channels than a block has', [2, 136, 136], [3, 5], 3, { groups: 136, padding: 1 });
+const strided = conv('strided, dilated', [2, 4, 4], [9, 12], [3, 4], {
+  ...{ groups: 4, stride: [2, 3], dilation: [2, 1], padding: [2, 1] },
+});
+const PATCHES: readonly (readonly [ConvolutionCase, LastPatch, DType])[] = [
+  [even, patch(4, 3, 4, { ahead: 1 }), bf16],
+  [even, patch(2, 5, 2, { ahead: 3 }), f32],
+  [even, patch(1, 2, 7, { threads: 7 }), f16],
+  [wide, patch(4, 3, 5, { threads: 128 }), bf16],
+  [strided, patch(4, 2, 3), f32],
+  [strided, patch(2, 4, 6, { ahead: 6 }), f16],
+  [
+    conv('several pieces of taps', [1, 2, 2], [9, 11], [9, 10], { groups: 2, padding: 4 }),
+    patch(2, 2, 3),
+    f32,
+  ],
+  [conv('two filters each', [2, 3, 6], [5, 6], 3, { groups: 3, padding: 1 }), patch(1, 3, 4), bf16],
+];
+
+for (const [shape, tile, dtype] of PATCHES)
+  for (const direction of DIRECTIONS)
+    test(`${direction}, ${shape.name}, by ${tile.rows}×${tile.columns} of ${tile.lanes} channels of ${dtype.name}`, () => {
+      const node = callOn(shape, direction, dtype);
+      const plan = (io: KernelIo, arg: unknown): Stage[] =>
+        stagesOf(io, arg as Conv2dArg, direction, { ...tile, parts: 3 });
+      const { op, arg } = callOf(node);
+      const one = b.call(
+        { ...op, kernels: [{ name: '', when: () => true, finishes: true, plan }] },
+        node.src,
+        arg,
+      );
+      const sources = node.src.map((s, i) => ({ data: stored(coarse(s.size, i + 1), dtype) }));
+      checkInSimulator(one, sources, Math.max(1e-5, 4 * unitOf(dtype)), SIM_TARGET);
+    });
+
+/** The kernels that compute roots on an H200. */
+const launchesOf = (roots: readonly GraphNode[]): string[] =>
+  schedule(roots, H200).launches.map(({ work }) =>
+    'kernel' in work ? work.kernel.name.replace(/_and_.*/, '') : work.library.name,
+  );
+const toFirst = (x: GraphNode): GraphNode => b.permute(x, [0, 3, 1, 2]);
+const toLast = (x: GraphNode): GraphNode => b.permute(x, [0, 2, 3, 1]);
+
+for (const dtype of [bf16, f32])
+  for (const kernel of [3, 7])
+    test(`on channels last ${kernel}×${kernel} taps of ${dtype.name} are one launch, their gradient another for its parts`, () => {
+      const x = b.leaf([64, 56, 56, 96], dtype, true);
+      const w = b.leaf([96, kernel, kernel, 1], dtype, true);
+      const settings = { padding: (kernel - 1) / 2, groups: 96 };
+      const y = toLast(conv2d(toFirst(x), toFirst(w), settings));
+      const [dx, dw] = vjp([y], [b.leaf(y.shape, dtype, false)], [x, w]) as [GraphNode, GraphNode];
+      assert.deepEqual(launchesOf([y]), ['conv2dDepthwiseLast']);
+      assert.deepEqual(launchesOf([dx]), ['conv2dInputDepthwiseLast']);
+      assert.deepEqual(launchesOf([dw]), ['conv2dWeightDepthwiseLast', 'conv2dWeightSum']);
+    });
+
+test('a depthwise convolution between others has no permutation beside it', () => {
+  const x = b.leaf([8, 64, 28, 28], bf16, true);
+  const [expand, each, project] = [
+    b.leaf([128, 64, 1, 1], bf16, true),
+    b.leaf([128, 1, 3, 3], bf16, true),
+    b.leaf([64, 128, 1, 1], bf16, true),
+  ];
+  const limited = (v: GraphNode): GraphNode =>
+    b.map('min', b.map('max', v, b.full(v.shape, bf16, 0)), b.full(v.shape, bf16, 6));
+  const block = (v: GraphNode): GraphNode => {
+    const wide = limited(conv2d(v, expand));
+    return b.map('add', v, conv2d(limited(conv2d(wide, each, { padding: 1, groups: 128 })), project));
+  };
+  const y = block(block(x));
+  const weights = [expand, each, project];
+  const gradients = vjp([y], [b.leaf(y.shape, bf16, false)], weights) as GraphNode[];
+  const names = launchesOf([b.reduce('sum', y, [0, 1, 2, 3]), ...gradients]);
+  // x and the outputs' gradient come as they are: those alone change their order.
+  assert.ok(names.filter((name) => /transpose|permute/i.test(name)).length <= 2, `${names}`);
+  assert.ok(!names.some((name) => /Depthwise(_|$)/.test(name)), `${names}`);
+});
+
+/** A result with the sizes of its terms. */
+function exactly(
+  { n, c, o, arg }: ConvolutionCase,
+  direction: Direction,
+  first: Float32Array,
+  second: Float32Array,
+) {
+  const { size, kernel, stride, dilation, padding, groups } = arg;
+  const [height, width] = outputSize(arg);
+  const [taps, filters] = [kernel[0] * kernel[1], o / groups];
+  const count = { forward: n * height * width * o, input: n * size[0] * size[1] * c, weight: o * taps }[
+    direction
+  ];
+  const sums = new Float64Array(count);
+  const totals = new Float64Array(count);
+  for (let image = 0; image < n; image++)
+    for (let row = 0; row < height; row++)
+      for (let column = 0; column < width; column++)
+        for (let tap = 0; tap < taps; tap++) {
+          const v = row * stride[0] - padding[0] + Math.floor(tap / kernel[1]) * dilation[0];
+          const u = column * stride[1] - padding[1] + (tap % kernel[1]) * dilation[1];
+          if (v < 0 || v >= size[0] || u < 0 || u >= size[1]) continue;
+          for (let out = 0; out < o; out++) {
+            const x = ((image * size[0] + v) * size[1] + u) * c + Math.floor(out / filters);
+            const y = ((image * height + row) * width + column) * o + out;
+            const w = out * taps + tap;
+            const [to, i, j] = { forward: [y, x, w], input: [x, y, w], weight: [w, x, y] }[direction] as [
+              ...[number, number, number],
+            ];
+            sums[to]! += first[i]! * second[j]!;
+            totals[to]! += Math.abs(first[i]! * second[j]!);
+          }
+        }
+  return { sums, totals };
+}
+
+const reason = cudaReason();
+const LARGE: readonly ConvolutionCase[] = [
+  conv('3×3', [5, 96, 96], [29, 28], 3, { groups: 96, padding: 1 }),
+  conv('3×3, stride 2', [6, 144, 144], [27, 30], 3, { groups: 144, stride: 2, padding: 1 }),
+  conv('3×3 of 14×14', [7, 392, 392], [14, 14], 3, { groups: 392, padding: 1 }),
+  conv('7×7', [3, 72, 72], [25, 31], 7, { groups: 72, padding: 3 }),
+  conv('5×3 of odd channels, dilated', [4, 37, 37], [19, 23], [5, 3], {
+    ...{ groups: 37, dilation: [1, 2], padding: [2, 0] },
+  }),
+  conv('two filters each', [3, 50, 100], [17, 13], 3, { groups: 50, padding: 1, stride: [1, 2] }),
+];
+for (const shape of LARGE)
+  for (const dtype of [bf16, f16, f32])
+    for (const direction of DIRECTIONS)
+      test(`cuda: ${direction}, ${shape.name}, of ${dtype.name}, in every way`, {
+        skip: reason ? `not run: ${reason}` : false,
+      }, async () => {
+        const on = openDevice('cuda');
+        const node = callOn(shape, direction, dtype);
+        const values = node.src.map((s, i) => coarse(s.size, i + 1)) as [Float32Array, Float32Array];
+        const { sums, totals } = exactly(shape, direction, ...values);
+        const inputs = values.map((v) => stored(v, dtype));
+        const io = ioFor(
+          node,
+          inputs.map((data) => ({ data })),
+          on.target,
+          identity,
+        );
+        for (const { name, plan } of kernelOf(node, on.target)!.variants!(io, shape.arg)) {
+          const out = stored(new Float32Array(node.size).fill(Number.NaN), dtype);
+          await runOnDevice(on, plan(), inputs, out);
+          sums.forEach((sum, i) => {
+            // Each thread adds up to 4096 products one after the other.
+            const bound = totals[i]! * 4096 * 2 ** -24 + Math.abs(sum) * unitOf(dtype);
+            const got = numberOf(out[i]!, dtype);
+            assert.ok(Math.abs(got - sum) <= bound, `${name}, ${i}: ${got} for ${sum} ± ${bound}`);
+          });
+        }
+      });
