@@ -48,7 +48,7 @@ const kindOf = ({ lanes, columns }: LastPatch): string => `${lanes} ${columns}`;
 const LEAST_WARPS = 10;
 
 /** What a launch does. */
-interface Work {
+interface PatchLaunch {
   readonly isWeight: boolean;
   /** How often each thread goes over a patch. */
   readonly times: number;
@@ -100,7 +100,7 @@ function cyclesOf(
   { limits, units }: Target,
   p: LastDepthwise,
   layout: LastLayout,
-  { isWeight, times, blocks }: Work,
+  { isWeight, times, blocks }: PatchLaunch,
 ): number {
   const { rows, columns, patch, lanes, taps, threads } = layout;
   const { bytes } = p.dtype;

@@ -136,10 +136,10 @@ export function sidesOf(p: Convolution, patch: Patch) {
   };
 }
 
-export type Sides = ReturnType<typeof sidesOf>;
+export type PatchSides = ReturnType<typeof sidesOf>;
 
 /** Multiply-adds of a piece of the kernel, of a thread. */
-export function productsOf({ rows, columns }: Sides): number {
+export function productsOf({ rows, columns }: PatchSides): number {
   const met = (lines: Side['lines']): number =>
     lines.reduce((n, { taps }) => n + taps.filter((t) => t >= 0).length, 0);
   return met(rows.lines) * met(columns.lines);
