@@ -14,6 +14,7 @@ import {
   convolveWeightDepthwiseLast,
   type LastPatch,
   type LastWeightPatch,
+  lastLayout,
 } from '../../src/ops/conv2d/depthwise-last.js';
 import { depthwiseLastProblem } from '../../src/ops/conv2d/depthwise-last-choice.js';
 import {
@@ -120,6 +121,32 @@ for (const [shape, tile, dtype] of PATCHES)
       const sources = node.src.map((s, i) => ({ data: stored(coarse(s.size, i + 1), dtype) }));
       checkInSimulator(one, sources, Math.max(1e-5, 4 * unitOf(dtype)), SIM_TARGET);
     });
+
+for (const { dtype, lanes } of [
+  { dtype: bf16, lanes: 4 },
+  { dtype: bf16, lanes: 1 },
+  { dtype: f32, lanes: 2 },
+  { dtype: f32, lanes: 1 },
+] as const)
+  test(`blocks of ${lanes} channels of ${dtype.name} a thread have all channels and share no sector of memory`, () => {
+    for (const channels of [136, 144, 576, 960]) {
+      const shape = conv('', [1, channels, channels], 3, 3, { groups: channels });
+      const node = callOn(shape, 'forward', dtype);
+      const io = ioFor(
+        node,
+        node.src.map((s) => ({ data: stored(new Float32Array(s.size), dtype) })),
+        SIM_TARGET,
+        identity,
+      );
+      const { chunks, width } = lastLayout(
+        depthwiseLastProblem(io, shape.arg, 'forward'),
+        patch(lanes, 1, 1),
+        false,
+      );
+      assert.equal((width * dtype.bytes) % 32, 0, `${channels} channels in ${chunks} of ${width}`);
+      assert.ok((chunks - 1) * width < channels && channels <= chunks * width, `${chunks} of ${width}`);
+    }
+  });
 
 /** The kernels that compute roots on an H200. */
 const launchesOf = (roots: readonly GraphNode[]): string[] =>

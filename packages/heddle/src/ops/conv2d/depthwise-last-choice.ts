@@ -75,7 +75,7 @@ function ways(io: KernelIo, arg: Conv2dArg, direction: Direction): Variant[] {
   }));
 }
 
-/** Of an op on channels last. */
+/** The kernels of an op on channels last. */
 export const depthwiseLastChoice = (name: string, direction: Direction): KernelChoice<Conv2dArg> => ({
   name,
   when: (target, node, arg) => suitsDepthwise(target, node, arg, direction),

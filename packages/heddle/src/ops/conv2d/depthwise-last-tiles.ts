@@ -11,9 +11,9 @@ import {
   tapsAtOnce,
 } from './depthwise-last.js';
 import { lanesFor, productsOf } from './depthwise-patch.js';
-import { LEVEL, MOST_PRODUCTS, patchesOf } from './depthwise-tiles.js';
+import { LEVEL, patchesOf } from './depthwise-tiles.js';
 
-const { received, cached, instructions, unhidden, latency, wait } = FITTED.depthwise;
+const { received, cached, instructions, unhidden, latency, wait, tail } = FITTED.depthwise;
 
 /** Bytes of a line of memory. */
 const LINE = 128;
@@ -22,8 +22,11 @@ const LINE = 128;
 const DOWN = [1, 2, 4, 7, 8, 14];
 const ACROSS = [1, 2, 3, 4, 7, 8];
 
-/** Lines that are on their way. */
+/** Lines of values that are on their way while one is multiplied. */
 const AHEAD = 2;
+
+/** Instructions of a thread that are written out, about. With more, the compiler spills registers. */
+const MOST_WRITTEN = 1900;
 
 /** Channels that a thread may have: they are aligned in both sources and in the result. */
 const lanesOf = (
@@ -45,7 +48,7 @@ function* candidates(p: LastDepthwise, isWeight: boolean): Generator<LastPatch> 
 const kindOf = ({ lanes, columns }: LastPatch): string => `${lanes} ${columns}`;
 
 /** Warps that a multiprocessor has at once, at least: fewer do not keep it busy. */
-const LEAST_WARPS = 10;
+const LEAST_WARPS = 12;
 
 /** What a launch does. */
 interface PatchLaunch {
@@ -83,12 +86,16 @@ const needsOf = (p: LastDepthwise, layout: LastLayout, isWeight: boolean) => ({
   registers: registersOf(p, layout, isWeight),
 });
 
+/** Reads and stores of a thread, each of all lanes; for the weight gradient it reads both sources. */
+const movedBy = ({ rows, columns, patch }: LastLayout): number =>
+  rows.lines.length * columns.lines.length + patch.rows * patch.columns;
+
 const fitting =
   (isWeight: boolean) =>
   ({ limits }: Target, p: LastDepthwise, patch: LastPatch): boolean => {
-    const layout = lastLayout(p, patch);
+    const layout = lastLayout(p, patch, isWeight);
     const isSmallest = patch.rows <= p.stride[0] && patch.columns <= p.stride[1] && patch.lanes === 1;
-    const isShort = productsOf(layout) * patch.lanes <= MOST_PRODUCTS;
+    const isShort = (productsOf(layout) + movedBy(layout)) * patch.lanes <= MOST_WRITTEN;
     return (
       isSmallest ||
       (isShort && hasRegisters(limits, LEAST_WARPS * GPU.warp, registersOf(p, layout, isWeight)))
@@ -102,12 +109,11 @@ function cyclesOf(
   layout: LastLayout,
   { isWeight, times, blocks }: PatchLaunch,
 ): number {
-  const { rows, columns, patch, lanes, taps, threads } = layout;
+  const { rows, columns, lanes, taps, threads } = layout;
   const { bytes } = p.dtype;
-  const results = patch.rows * patch.columns;
-  const read = rows.lines.length * columns.lines.length;
-  const converted = bytes < 4 ? read + results : 0;
-  const issued = instructions * (read + results) + lanes * (converted + productsOf(layout));
+  const moved = movedBy(layout);
+  const converted = bytes < 4 ? moved : 0;
+  const issued = instructions * moved + lanes * (converted + productsOf(layout));
   // Weights that are read first, or sums of taps that are added up at last.
   const aside = 2 * lanes * taps;
   const warps = Math.ceil(threads / GPU.warp);
@@ -122,13 +128,16 @@ function cyclesOf(
     (Math.max(rows.lines.length, rows.patchShift) / rows.patchShift) *
     (1 + Math.max(0, columns.lines.length - columns.patchShift) / strip);
   const perUnit = Math.ceil(blocks / units);
-  const waves = Math.ceil(perUnit / residentBlocks(limits, needsOf(p, layout, isWeight)));
+  const resident = residentBlocks(limits, needsOf(p, layout, isWeight));
+  const waves = Math.ceil(perUnit / resident);
+  // Few blocks are left at last, which do not keep the memory busy.
+  const idle = waves > 1 ? (tail * resident * units) / blocks : 0;
   const parts = [
     (perUnit * warps * (times * issued + aside)) / 4,
-    perUnit * warps * (times * lines * (read + results) + aside),
-    (source + result) / received,
+    perUnit * warps * (times * lines * moved + aside),
+    ((1 + idle) * (source + result)) / received,
     (source * twice + result) / cached,
-    waves * (latency + (times * rows.lines.length * wait) / AHEAD),
+    waves * (latency + (times * rows.lines.length * wait) / layout.ahead),
   ];
   const longest = Math.max(...parts);
   const others = parts.reduce((sum, n) => sum + n, 0) - longest;
@@ -141,7 +150,7 @@ const rule: LaunchRule<LastDepthwise, LastPatch> = {
   candidates: (_target, p) => candidates(p, false),
   fits: fitting(false),
   cycles(target, p, patch) {
-    const layout = lastLayout(p, patch);
+    const layout = lastLayout(p, patch, false);
     const times = p.inputs * layout.pieces;
     return cyclesOf(target, p, layout, { isWeight: false, times, blocks: blocksOf(layout) });
   },
@@ -155,7 +164,7 @@ export const lastPatches = (p: LastDepthwise, target: Target, count = 4): LastPa
 const weightRule: LaunchRule<LastDepthwise, LastWeightPatch> = {
   *candidates({ limits, units }, p) {
     for (const patch of candidates(p, true)) {
-      const layout = lastLayout(p, patch);
+      const layout = lastLayout(p, patch, true);
       const resident = residentBlocks(limits, needsOf(p, layout, true));
       const rounds = Math.ceil(layout.items / layout.down);
       const least = Math.ceil((rounds * patch.rows * patch.columns) / LEVEL);
@@ -167,7 +176,7 @@ const weightRule: LaunchRule<LastDepthwise, LastWeightPatch> = {
   },
   fits: fitting(true),
   cycles(target, p, patch) {
-    const layout = lastLayout(p, patch);
+    const layout = lastLayout(p, patch, true);
     const times = Math.ceil(layout.items / layout.down / patch.parts);
     const blocks = patch.parts * layout.chunks * layout.pieces;
     const added = (4 * patch.parts * layout.channels * layout.allTaps) / cached / target.units;

@@ -47,14 +47,23 @@ export interface LastWeightPatch extends LastPatch {
 /** Channels of the result of `convolve`, or of dY. */
 const channelsOf = ({ groups, outputs }: Convolution): number => groups * outputs;
 
+/** Bytes of a sector, the least that memory writes. */
+const SECTOR = 32;
+
 /** How patches and channels are spread over blocks. */
-export function lastLayout(p: LastDepthwise, { lanes, threads, ahead, ...patch }: LastPatch) {
+export function lastLayout(
+  p: LastDepthwise,
+  { lanes, threads, ahead, ...patch }: LastPatch,
+  isWeight: boolean,
+) {
   const sides = sidesOf(p, patch);
   const channels = channelsOf(p);
   const shares = Math.ceil(channels / lanes);
-  /** Threads side by side along the channels: a warp, or all channels in equal pieces. */
   const chunks = Math.ceil(shares / GPU.warp);
-  const across = Math.ceil(shares / chunks);
+  /** Threads that store to one sector: those of two blocks would each write it in part, which takes longer. */
+  const together = chunks === 1 || isWeight ? 1 : Math.max(1, SECTOR / (lanes * p.dtype.bytes));
+  /** Threads side by side along the channels: a warp, or all channels in pieces about equal. */
+  const across = together * Math.ceil(shares / chunks / together);
   const down = Math.max(1, Math.floor(threads / across));
   return {
     ...sides,
@@ -118,7 +127,7 @@ function readLastLine(
 
 /** Each channel convolved by its own weights; of an input gradient, the sum over the filters of the channel. */
 export function convolveDepthwiseLast(p: LastDepthwise, patch: LastPatch): GridKernel {
-  const layout = lastLayout(p, patch);
+  const layout = lastLayout(p, patch, false);
   const rounds = p.inputs * layout.pieces;
   const kernel = defineKernel(
     p.adjoint ? 'conv2dInputDepthwiseLast' : 'conv2dDepthwiseLast',
@@ -234,7 +243,7 @@ export function convolveWeightDepthwiseLast(
   p: LastDepthwise,
   { parts, ...patch }: LastWeightPatch,
 ): GridKernel {
-  const layout = lastLayout(p, patch);
+  const layout = lastLayout(p, patch, true);
   const kernel = defineKernel(
     'conv2dWeightDepthwiseLast',
     { x: buffer(p.dtype), dy: buffer(p.dtype), parts: buffer(f32) },

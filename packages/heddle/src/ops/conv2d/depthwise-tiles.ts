@@ -7,7 +7,7 @@ import { type Patch, type PatchLayout, patchOf, productsOf } from './depthwise-p
 import type { Convolution, ConvolveProblem, WeightGradientProblem } from './problem.js';
 
 /** Multiply-adds of a thread that are written out. */
-export const MOST_PRODUCTS = 2000;
+const MOST_PRODUCTS = 2000;
 /** Products that an accumulator of the weight gradient takes. */
 export const LEVEL = 4096;
 
