@@ -20,7 +20,13 @@ import { dequantizeOp, quantizeOp } from '../../src/ops/quantize/op.js';
 import type { Tune } from '../../src/schedule/passes/tuning.js';
 import { schedule } from '../../src/schedule/schedule.js';
 import { identity, ioFor, kernelOf } from '../kernel/harness.js';
-import { type ConvolutionCase, conv, LAST_CASES, lastCall } from '../ops/convolution-cases.js';
+import {
+  type ConvolutionCase,
+  conv,
+  LAST_CASES,
+  LAST_DEPTHWISE,
+  lastCall,
+} from '../ops/convolution-cases.js';
 
 const KINDS: readonly ConvolutionCase[] = [
   conv('few channels', [4, 3, 8], 30, 5, { padding: 2 }),
@@ -119,17 +125,19 @@ export function convolutionKernels(target: Target): KernelIr[] {
       ];
     }),
   );
-  const last = LAST_CASES.slice(0, 2).flatMap(({ n, c, o, arg }, kind) => {
-    const dtype = kind === 0 ? bf16 : f16;
-    const x = leaf([n, c, ...arg.size], dtype);
-    const w = leaf([o, c, ...arg.kernel], dtype);
-    const y = leaf([n, o, ...outputSize(arg)], dtype);
-    return [
-      ...kernelsOf(lastCall(conv2dOp, [x, w], arg, target), target, `last_${kind}`),
-      ...kernelsOf(lastCall(conv2dInputOp, [y, w], arg, target), target, `last_${kind}`),
-      ...kernelsOf(lastCall(conv2dWeightOp, [x, y], arg, target), target, `last_${kind}`),
-    ];
-  });
+  const last = [...LAST_CASES.slice(0, 2), ...LAST_DEPTHWISE.slice(0, 3)].flatMap(
+    ({ n, c, o, arg }, kind) => {
+      const dtype = [bf16, f16, bf16, f32, f16][kind]!;
+      const x = leaf([n, c, ...arg.size], dtype);
+      const w = leaf([o, c / arg.groups, ...arg.kernel], dtype);
+      const y = leaf([n, o, ...outputSize(arg)], dtype);
+      return [
+        ...kernelsOf(lastCall(conv2dOp, [x, w], arg, target), target, `last_${kind}`),
+        ...kernelsOf(lastCall(conv2dInputOp, [y, w], arg, target), target, `last_${kind}`),
+        ...kernelsOf(lastCall(conv2dWeightOp, [x, y], arg, target), target, `last_${kind}`),
+      ];
+    },
+  );
   const pools = WINDOWS.flatMap((arg, kind) =>
     [f32, bf16, f16].flatMap((dtype) => {
       const label = `${kind}_${dtype.name}`;

@@ -36,7 +36,11 @@ for (const ir of [
   walked(pixelsOf(2)).ir,
   ...matmulKernels().filter(({ name }) => ['matmul_small', 'matmul_tf32', 'matmul_of_bf16'].includes(name)),
   splitByWarpgroups(),
-  ...convolutionKernels(H200).filter(({ name }) => name === 'conv2dDepthwise_conv2d_3_tf32_bf16_0'),
+  ...convolutionKernels(H200).filter(({ name }) =>
+    ['conv2dDepthwise_conv2d_3_tf32_bf16_0', 'conv2dDepthwiseLast_conv2dChannelsLast_last_2_0'].includes(
+      name,
+    ),
+  ),
 ]) {
   test(`the CUDA text of ${ir.name} is that of its snapshot`, () => {
     const text = unplaced(renderCuda(ir));

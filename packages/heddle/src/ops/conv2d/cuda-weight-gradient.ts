@@ -258,8 +258,10 @@ export function addParts(
         const v = parts[there ? s * size + at : 0];
         sum += there ? v : 0;
       }
-      held[adder][member] = sum;
-      barrier();
+      if (adders > 1) {
+        held[adder][member] = sum;
+        barrier();
+      }
       if (adder === 0 && at < size) {
         for (let s = 1; s < adders; s++) sum += held[s][member];
         const output = idiv(at, layout.columns);
