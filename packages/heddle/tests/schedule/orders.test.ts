@@ -190,6 +190,38 @@ test('max pooling follows the order of a convolution, forward and backward', asy
   useDevice(name);
 });
 
+/** The loss of an inverted residual as MobileNetV2 has it, the gradients of its parameters and its running statistics. */
+function invertedResidualStep(): Tensor[] {
+  manualSeed(9);
+  const [narrow, wide] = [16, 48];
+  const model = new nn.Sequential(
+    ...[new nn.Conv2d(narrow, wide, 1, { bias: false }), new nn.BatchNorm2d(wide), new nn.ReLU6()],
+    new nn.Conv2d(wide, wide, 3, { padding: 1, groups: wide, bias: false }),
+    ...[new nn.BatchNorm2d(wide), new nn.ReLU6()],
+    ...[new nn.Conv2d(wide, narrow, 1, { bias: false }), new nn.BatchNorm2d(narrow)],
+  );
+  const x = randn([2, narrow, 9, 7]).realize();
+  const loss = autocast(bf16, () => model.forward(x).add(x).square().mean()) as Tensor;
+  loss.backward();
+  return [loss.detach(), ...model.parameters().map((p) => p.grad!), ...model.buffers()] as Tensor[];
+}
+
+test('a training step of an inverted residual has its channels last throughout', async () => {
+  const { name } = device();
+  useDevice('sim');
+  const roots = invertedResidualStep().map((t) => t.node);
+  const names = schedule(roots, SIM_TARGET).launches.flatMap(({ work }) =>
+    'kernel' in work ? [work.kernel.name] : [],
+  );
+  for (const kernel of ['conv2dDepthwiseLast', 'conv2dInputDepthwiseLast', 'conv2dWeightDepthwiseLast'])
+    assert.equal(names.filter((n) => n.startsWith(kernel)).length, 1, names.join());
+  assert.ok(!names.some((n) => /permute|_2x48x/.test(n)), names.join());
+  const actual = await valuesOf(roots);
+  useDevice('cpu');
+  assertSame(actual, await valuesOf(invertedResidualStep().map((t) => t.node)));
+  useDevice(name);
+});
+
 /** A convolution of images and weights that are stored with their channels last, and both gradients. */
 function storedLast(dtype: typeof bf16 | typeof f32): Tensor[] {
   manualSeed(3);
