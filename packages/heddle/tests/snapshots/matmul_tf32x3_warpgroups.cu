@@ -555,8 +555,6 @@ extern "C" __global__ void matmul_tf32x3_warpgroups(const __grid_constant__ Tens
       const int taken_1 = taken;
       // const thread = threadIdx.x % THREADS;
       const int thread = index_below(threadIdx.x, 1024) % 128;
-      // const top = at.row + (group % together) * each * ROWS;
-      const int top = wrap_add(row, wrap_mul(wrap_mul(group % 2, 1), 64));
       // for (let e = 0; e < each; e++) {
       #pragma unroll
       for (int e = 0; e < 1; e++) {
@@ -567,29 +565,35 @@ extern "C" __global__ void matmul_tf32x3_warpgroups(const __grid_constant__ Tens
           const int number_2 = wrap_add(wrap_add(wrap_mul(wrap_mul(taken_1, 1), 2), wrap_mul(e, 2)), panel);
           // const held = number % 2;
           const int held = number_2 % 2;
+          // const place = tilePlace(at, group % together, e, panel, context);
+          const int sharer = group % 2;
+          // const down = (sharer * each + e) * ROWS;
+          const int down = wrap_mul(wrap_add(wrap_mul(sharer, 1), e), 64);
+          // const across = panel * width;
+          const int across = wrap_mul(panel, 32);
           // for (let i = 0; i < idiv(width, 8); i++) {
           #pragma unroll
           for (int i = 0; i < 4; i++) {
             // const of = 4 * (panel * idiv(width, 8) + i);
             const int of = 4 * (panel * 4 + i);
-            // const column = at.column + panel * width + 8 * i + 2 * (thread % 4);
-            const int column_1 = wrap_add(wrap_add(wrap_add(column, wrap_mul(panel, 32)), wrap_mul(8, i)), wrap_mul(2, thread % 4));
             // for (let half = 0; half < 2; half++) {
             #pragma unroll
             for (int half = 0; half < 2; half++) {
+              // const across = 8 * i + 2 * (thread % 4);
+              const int across_1 = wrap_add(wrap_mul(8, i), wrap_mul(2, thread % 4));
               // const warp = idiv(thread, 32);
               const int warp = thread / 32;
               // const g = idiv(thread % 32, 4);
               const int g = thread % 32 / 4;
-              // const inTile = rowInTile(thread, half, context);
-              const int inTile = wrap_add(wrap_add(wrap_mul(16, warp), g), wrap_mul(8, half));
-              // const row = top + e * ROWS + inTile;
-              const int row_1 = wrap_add(wrap_add(top, wrap_mul(e, 64)), inTile);
-              // const v = vec2(sums[e][of + 2 * half], sums[e][of + 2 * half + 1]);
+              // const row = place.row + pair.row;
+              const int row_1 = wrap_add(wrap_add(row, down), wrap_add(wrap_add(wrap_mul(16, warp), g), wrap_mul(8, half)));
+              // const column = place.column + pair.column;
+              const int column_1 = wrap_add(wrap_add(column, across), across_1);
+              // const v = exchanged
               const f32x2 v = f32x2{sums[e][of + 2 * half], sums[e][of + 2 * half + 1]};
               // values[2 * i + half] = finished;
               values[2 * i + half] = v;
-              // const ofBias = work.biased ? biases[i]! : v;
+              // const ofBias = work.biased ? biases[exchanged ? 0 : i]! : v;
               const f32x2 ofBias = v;
               // values[2 * i + half] = finished;
               values[2 * i + half] = v;
@@ -607,30 +611,33 @@ extern "C" __global__ void matmul_tf32x3_warpgroups(const __grid_constant__ Tens
             // for (let half = 0; half < 2; half++) {
             #pragma unroll
             for (int half = 0; half < 2; half++) {
-              // const inRow = 8 * i + 2 * (thread % 4);
-              const int inRow = 8 * i + 2 * (thread % 4);
+              // const across = 8 * i + 2 * (thread % 4);
+              const int across_1 = 8 * i + 2 * (thread % 4);
               // const warp = idiv(thread, 32);
               const int warp = thread / 32;
               // const g = idiv(thread % 32, 4);
               const int g = thread % 32 / 4;
-              // store2(cs, group, held, rowInTile(thread, half, context), inRow, values[2 * i + half]);
-              *reinterpret_cast<f32x2*>(swizzled_128(cs, ((group) * 2 + held) * 64 + 16 * warp + g + 8 * half, (inRow) * 4)) = values[2 * i + half];
+              // store2(cs, group, held, row, column, values[2 * i + half]);
+              *reinterpret_cast<f32x2*>(swizzled_128(cs, ((group) * 2 + held) * 64 + 16 * warp + g + 8 * half, (across_1) * 4)) = values[2 * i + half];
             }
           }
           // if (byEngine) fenceAsync();
           fence_async();
           // groupBarrier(1 + group, THREADS);
           group_barrier(wrap_add(1, group), 128);
-          // const row = top + e * ROWS;
-          const int row_1 = wrap_add(top, wrap_mul(e, 64));
-          // const column = at.column + panel * width;
-          const int column_1 = wrap_add(column, wrap_mul(panel, 32));
           // else if (thread === 0) {
           if (thread == 0) {
+            // : { batch, row: row + down, column: column + across };
+            const int row_1 = wrap_add(row, down);
+            const int column_1 = wrap_add(column, across);
             // const to = work.inParts ? split * work.sizes.batches + batch : batch;
             const int to = batch;
-            // tmaStore(c, to, row, column, cs, group, held, 0, 0);
-            tma_store_3d(cs + ((((group) * 2 + held) * 64 + 0) * 32 + 0) * 4, c, column_1, row_1, to);
+            // for (let i = 0; i < boxes; i++)
+            #pragma unroll
+            for (int i = 0; i < 1; i++) {
+              // tmaStore(c, to, row, column + i * width, cs, group, held, i * idiv(ROWS, boxes), 0);
+              tma_store_3d(cs + ((((group) * 2 + held) * 64 + wrap_mul(i, 64)) * 32 + 0) * 4, c, wrap_add(column_1, wrap_mul(i, 32)), row_1, to);
+            }
             // tmaCommit();
             tma_commit();
           }
