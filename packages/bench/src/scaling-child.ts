@@ -1,8 +1,26 @@
 /** A rank of `heddle bench scaling`. The first prints what it has measured, a line for each batch. */
-import { jit, manualSeed, randn, time, useDevice } from 'heddle';
+import {
+  type AnyTensor,
+  type f32,
+  jit,
+  manualSeed,
+  randn,
+  type Tensor,
+  time,
+  useDevice,
+  zeros,
+} from 'heddle';
 import * as distributed from 'heddle/distributed';
 import { TrainingSteps } from 'heddle/internal/cli/training-steps.js';
+import { isFloat } from 'heddle/internal/core/dtype.js';
+import { sizeOf } from 'heddle/internal/core/shape.js';
 import { bucketsOf, sumInBuckets } from 'heddle/internal/distributed/data-parallel.js';
+import { membership } from 'heddle/internal/distributed/membership.js';
+import { SummedRows } from 'heddle/internal/distributed/summed-rows.js';
+import * as b from 'heddle/internal/graph/build.js';
+import { callOf } from 'heddle/internal/graph/fused-op.js';
+import type { GraphNode, TensorType } from 'heddle/internal/graph/node.js';
+import { nodeOf, tensorOf } from 'heddle/internal/tensor/tracing.js';
 import { SCALING_NETWORKS } from './scaling-networks.js';
 
 export interface ScalingJob {
@@ -24,11 +42,27 @@ export interface ScalingReport {
   readonly compute: readonly number[];
   /** The exchange alone. */
   readonly exchange: readonly number[];
-  /** Bytes of the gradients that are exchanged at a time, in this order. */
+  /** Bytes of the gradients that are exchanged at a time, in this order; those of embeddings as their tables. */
   readonly buckets: readonly number[];
 }
 
 const WARM_UP = 3;
+
+/** All ranks have as many examples. */
+const EQUAL = { equalBatches: true } as const;
+
+/** Makes something that is exchanged as this gradient is. */
+function like(gradient: GraphNode): () => AnyTensor {
+  const values = ({ shape, dtype }: TensorType): AnyTensor =>
+    isFloat(dtype) ? randn(shape, { dtype: dtype as typeof f32 }) : zeros(shape, { dtype });
+  if (!SummedRows.of(gradient, membership().world.ranks)) {
+    const made = values(gradient.type);
+    return () => made;
+  }
+  const { op, arg } = callOf(gradient);
+  const made = gradient.src.map(({ type }) => values(type));
+  return () => tensorOf(b.call(op, made.map(nodeOf), arg));
+}
 
 const { network, batches, calls, rounds, device } = JSON.parse(process.argv[2]!) as ScalingJob;
 if (device) useDevice(device);
@@ -38,13 +72,26 @@ const { program, options } = SCALING_NETWORKS[network]!;
 
 for (const batchSize of batches) {
   const settings = { ...options, batchSize, batches: 1 };
-  const exchange = (parameters: Parameters<typeof distributed.averageGradients>[0]): void =>
-    distributed.averageGradients(parameters);
+  let gradients: readonly GraphNode[] = [];
+  const exchange = (parameters: readonly Tensor[]): void => {
+    gradients = parameters.map(({ grad }) => nodeOf(grad!));
+    distributed.averageGradients(parameters, EQUAL);
+  };
   const step = new TrainingSteps(program, { ...settings, exchange });
   const compute = new TrainingSteps(program, settings);
-  const gradients = step.shapes.map((shape) => randn(shape));
-  // An element of the last exchange, which the others come before: nothing is copied out of them.
-  const sum = jit(() => sumInBuckets(gradients)[0]!.reshape([-1]).at('0:1'));
+  step.again();
+  const made = gradients.map(like);
+  const sum = jit(() => {
+    const sums = sumInBuckets(
+      made.map((make) => make()),
+      EQUAL,
+    );
+    // An element of the last exchange, which the others come before: nothing is copied out of them, and no rows are added up.
+    const last = nodeOf(sums[0]!);
+    return tensorOf(last.op === 'call' ? last.src[0]! : last)
+      .reshape([-1])
+      .at('0:1');
+  });
   const work = { step: () => step.again(), compute: () => compute.again(), exchange: () => sum().dispose() };
   const times = { step: [] as number[], compute: [] as number[], exchange: [] as number[] };
   for (let round = -WARM_UP; round < rounds; round++)
@@ -56,7 +103,7 @@ for (const batchSize of batches) {
       });
       if (round >= 0) times[name].push(us / calls);
     }
-  const sizes = gradients.map(({ size }) => 4 * size);
+  const sizes = step.shapes.map((shape) => 4 * sizeOf(shape)).reverse();
   const buckets = bucketsOf(sizes).map((bucket) => bucket.reduce((sum, i) => sum + sizes[i]!, 0));
   if (distributed.rank() === 0)
     process.stdout.write(

@@ -17,6 +17,8 @@ export interface BatchRows {
   readonly rest: number;
   /** False where the rest is one row of another rank's: there are fewer examples than ranks, and this one gets none. */
   readonly restCounts: boolean;
+  /** All ranks have as many of each batch. */
+  readonly isEven: boolean;
 }
 
 /** Where the part of a rank begins in n rows; that of the next one begins where it ends. */
@@ -32,7 +34,9 @@ export function rowsOf(shard: Shard, batchSize: number, examples: number): Batch
   const [from, to] = partOf(shard, batchSize);
   const left = examples % batchSize;
   const [first, end] = partOf(shard, left);
-  return { full: to - from, rest: left === 0 ? 0 : Math.max(1, end - first), restCounts: end > first };
+  const rest = left === 0 ? 0 : Math.max(1, end - first);
+  const isEven = batchSize % shard.count === 0 && left % shard.count === 0;
+  return { full: to - from, rest, restCounts: end > first, isEven };
 }
 
 /** The examples of an epoch that a shard has, batch after batch. */

@@ -1,15 +1,17 @@
 /** Data parallel training: the gradients of all ranks in one sum, and what else ranks share. */
-import { above, instance, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
-import { noteUseOfGradients } from '../engine/trace.js';
+import { aBoolean, above, instance, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
+import { currentTrace, noteUseOfGradients } from '../engine/trace.js';
 import * as nn from '../nn/index.js';
 import { Module } from '../nn/index.js';
 import { type BaseSettings, Optimizer } from '../optim/index.js';
 import { requireTensors } from '../tensor/checks.js';
 import { noGrad } from '../tensor/modes.js';
 import type { AnyTensor, Tensor } from '../tensor/tensor.js';
+import { nodeOf, tensorOf } from '../tensor/tracing.js';
 import { currentWorld } from '../tensor/world.js';
 import { reducedOver } from './collectives.js';
 import { membership } from './membership.js';
+import { SummedRows } from './summed-rows.js';
 
 /**
  * Most bytes of a bucket. An exchange beside the backward pass is taken to have a latency of 15 µs and a bandwidth of 90 GB/s: in
@@ -27,12 +29,17 @@ const LEAST_BYTES = 2 ** 20;
 export interface AverageGradientsOptions {
   /** Most bytes of gradients that are exchanged at a time, about (default 12 MiB). Towards the first layers they are fewer. */
   readonly bucketBytes?: number;
+  /**
+   * Whether the batches of all ranks have the same shapes (default false). Within `jit` the gradient of an embedding then travels as
+   * the rows that the batch looks up, where those are fewer bytes than its table.
+   */
+  readonly equalBatches?: boolean;
 }
 
-const AVERAGE: Rules<AverageGradientsOptions> = { bucketBytes: above(0) };
+const AVERAGE: Rules<AverageGradientsOptions> = { bucketBytes: above(0), equalBatches: aBoolean };
 
 /**
- * Tensors by their numbers, from the last one on, in buckets. Nothing hides the exchange of the last bucket, whose gradients are
+ * Tensors by their numbers, in their order, in buckets. Nothing hides the exchange of the last bucket, whose gradients are
  * complete when the backward pass ends. So a bucket has half of the bytes that are left, at most and at least as much as above.
  * @param sizes bytes of the tensors
  */
@@ -41,8 +48,7 @@ export function bucketsOf(sizes: readonly number[], most: number = BUCKET_BYTES)
   let left = sizes.reduce((all, bytes) => all + bytes, 0);
   let limit = 0;
   let bytes = 0;
-  for (let i = sizes.length - 1; i >= 0; i--) {
-    const own = sizes[i]!;
+  sizes.forEach((own, i) => {
     const isFull = bytes >= limit || (2 * bytes >= limit && bytes + own > limit);
     if (isFull) {
       left -= bytes;
@@ -52,26 +58,54 @@ export function bucketsOf(sizes: readonly number[], most: number = BUCKET_BYTES)
     }
     buckets.at(-1)!.push(i);
     bytes += own;
-  }
+  });
   return buckets;
 }
 
 /**
- * The sums over all ranks, bucket by bucket from the last tensor on: gradients of the last layers are there first, and
- * their sums are made while the backward pass goes on.
+ * Tensors by their numbers, in the order in which a trace has made them, which is the same on all ranks: each is there about when it
+ * was made. Those that are there from the beginning come first, from the last one on.
  */
-export function sumInBuckets(tensors: readonly AnyTensor[], bucketBytes?: number): AnyTensor[] {
+function orderOf(tensors: readonly AnyTensor[]): number[] {
+  const made = tensors.map((x) => {
+    const node = nodeOf(x);
+    return node.isLeaf ? 0 : node.serial;
+  });
+  const reversed = tensors.map((_, i) => i).reverse();
+  return currentTrace() ? reversed.sort((i, k) => made[i]! - made[k]!) : reversed;
+}
+
+/**
+ * The sums over all ranks, bucket by bucket: those of the first gradients of the backward pass are made while it goes on.
+ */
+export function sumInBuckets(
+  tensors: readonly AnyTensor[],
+  { bucketBytes, equalBatches = false }: AverageGradientsOptions = {},
+): AnyTensor[] {
   const { world } = membership();
   const sums: AnyTensor[] = [];
+  // Outside of a trace one rank may have computed a gradient before, which is then no sum of rows any more.
+  const isSame = equalBatches && currentTrace() !== undefined && world.size > 1;
+  const rows = tensors.map((x) => (isSame ? SummedRows.of(nodeOf(x), world.ranks) : undefined));
+  const sizes = tensors.map(({ size, dtype }, i) => rows[i]?.bytes ?? size * dtype.bytes);
+  for (const one of rows) one?.gatherPlaces();
+  const order = orderOf(tensors);
   const buckets = bucketsOf(
-    tensors.map(({ size, dtype }) => size * dtype.bytes),
+    order.map((i) => sizes[i]!),
     bucketBytes,
-  );
+  ).map((bucket) => bucket.map((at) => order[at]!));
   buckets.forEach((bucket, at) => {
-    const own = bucket.map((i) => tensors[i]!);
-    reducedOver(world, own, { beside: at < buckets.length - 1 }).forEach((sum, i) => {
-      sums[bucket[i]!] = sum;
+    const beside = at < buckets.length - 1;
+    const whole = bucket.filter((i) => !rows[i]);
+    const reduced = reducedOver(
+      world,
+      whole.map((i) => tensors[i]!),
+      { beside },
+    );
+    whole.forEach((i, k) => {
+      sums[i] = reduced[k]!;
     });
+    for (const i of bucket) if (rows[i]) sums[i] = tensorOf(rows[i].sum(beside));
   });
   return sums;
 }
@@ -109,7 +143,7 @@ export function averageGradients(parameters: Iterable<Tensor>, options: AverageG
   noGrad(() => {
     sumInBuckets(
       moving.map((p) => p.grad!),
-      options.bucketBytes,
+      options,
     ).forEach((sum, i) => {
       moving[i]!.grad = sum.div(size) as unknown as Tensor;
     });

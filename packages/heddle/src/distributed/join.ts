@@ -53,7 +53,7 @@ export async function join(
   setWorld({
     rank,
     size: worldSize,
-    sum: (tensors) => sumInBuckets(tensors),
+    sum: (tensors, equalBatches = false) => sumInBuckets(tensors, { equalBatches }),
     gather: (x) => allGather(x),
     tensorsOf: (root, tensors) => broadcast(tensors, { root }),
     async textOfFirst(text) {

@@ -32,6 +32,11 @@ export interface FusedOp<Arg = unknown> {
   readonly ofQuotient?: boolean;
   /** How it is put together of parts, if it is a reduction of its one source. Default: it is not, or needs all at once. */
   readonly reduction?: PartialReduction<Arg>;
+  /**
+   * Whether the sum of several results is the result of their sources, each laid one after the other along the first dimension:
+   * processes that want the sum may then exchange the sources instead. Default: it is not.
+   */
+  sumsRows?(arg: Arg): boolean;
   /** As a function of windows, if it is one for this argument and its one source. Default: it is not. */
   windows?(arg: Arg, source: TensorType): WindowFunction | undefined;
   /**

@@ -6,8 +6,11 @@ export interface World {
   readonly rank: number;
   /** How many there are. */
   readonly size: number;
-  /** The sums over all ranks of each of these, of the same shapes on all ranks. May be traced. */
-  sum(tensors: readonly AnyTensor[]): AnyTensor[];
+  /**
+   * The sums over all ranks of each of these, of the same shapes on all ranks. May be traced.
+   * @param equalBatches what they are computed of has the same shapes, too
+   */
+  sum(tensors: readonly AnyTensor[], equalBatches?: boolean): AnyTensor[];
   /** x (n, …) of all ranks one after the other, (size · n, …). May be traced. */
   gather(x: AnyTensor): AnyTensor;
   /** The values that these tensors have on one rank. May be traced. */

@@ -46,6 +46,8 @@ interface MyBatch {
   readonly loss: Tensor;
   readonly size: number;
   readonly isMean: boolean;
+  /** The others have as many examples of every batch. */
+  readonly isEven: boolean;
 }
 
 /** A batch as all ranks together have it. */
@@ -76,7 +78,7 @@ export class TrainingStep {
    */
   constructor(
     model: Module,
-    { loss, augment, lossReduction = 'mean', optimizer, autocast, clipGradNorm: maxNorm }: FitOptions,
+    { train, loss, augment, lossReduction = 'mean', optimizer, autocast, clipGradNorm: maxNorm }: FitOptions,
     { accumulation, scaler, ema }: LoopState,
     setRates: () => void,
     check: () => void,
@@ -95,7 +97,7 @@ export class TrainingStep {
       const own = world ? value.mul(isMean || size === 0 ? size : 1) : value;
       (scaler?.scale(own) ?? own).backward();
       accumulation?.add(isMean && !world ? size : 1);
-      const mine = { loss: own.detach().cast(f32), size, isMean };
+      const mine = { loss: own.detach().cast(f32), size, isMean, isEven: train.rows.isEven };
       const { seen, total, wishes } = world
         ? this.#ofAll(world, mine, closes ? parameters : [], model.buffers())
         : { seen: mine.loss, total: size, wishes: zeros([2]) };
@@ -138,18 +140,19 @@ export class TrainingStep {
    */
   #ofAll(
     world: World,
-    { loss, size, isMean }: MyBatch,
+    { loss, size, isMean, isEven }: MyBatch,
     parameters: readonly Tensor[],
     buffers: readonly Tensor[],
   ): WholeBatch {
     return noGrad(() => {
       const moving = parameters.filter((p) => p.grad);
       const floats = buffers.filter(({ dtype }) => isFloat(dtype));
-      const [of, ...sums] = world.sum([
+      const summands = [
         cat([stack([loss, full([], size)]), this.#wishes]),
         ...floats.map((buffer) => buffer.mul(size)),
         ...moving.map((p) => p.grad!),
-      ]) as Tensor[];
+      ];
+      const [of, ...sums] = world.sum(summands, isEven) as Tensor[];
       const [seen, total, ...wished] = of!.unbind() as [Tensor, Tensor, ...Tensor[]];
       const mean = (sum: Tensor): Tensor => sum.div(total.cast(sum.dtype)) as Tensor;
       for (const [i, buffer] of floats.entries()) buffer.assign(mean(sums[i]!));

@@ -19,6 +19,7 @@ import { membership } from '../../src/distributed/membership.js';
 import {
   type AnyTensor,
   DTypeError,
+  embedding,
   f32,
   i32,
   jit,
@@ -142,6 +143,46 @@ test('gradients are averaged in buckets, the last parameters first', async () =>
     [1, 1],
   ]);
   assert.deepEqual(twins.calls, ['allReduce sum 32', 'allReduce sum 16']);
+});
+
+test('the gradient of an embedding travels as rows where these are fewer bytes than its table', async () => {
+  const table = randn([64, 4], { requiresGrad: true });
+  const gradientOf = async (count: number, equalBatches: boolean): Promise<number[]> => {
+    const indices = tensor(Int32Array.from({ length: count }, (_, i) => (7 * i) % 64));
+    const weights = randn([count, 4]);
+    const step = jit((scale: typeof weights) => {
+      table.grad = undefined;
+      embedding(indices, table).mul(scale).sum().backward();
+      averageGradients([table], { equalBatches });
+      return table.grad!;
+    });
+    const expected = new Float32Array(64 * 4);
+    const own = await weights.data();
+    own.forEach((v, i) => {
+      expected[4 * ((7 * (i >> 2)) % 64) + (i % 4)]! += v as number;
+    });
+    const got = await values(step(weights));
+    // Of twins, the mean is what each has.
+    got.forEach((v, i) => {
+      assert.ok(Math.abs(v - expected[i]!) < 1e-6, `element ${i}: ${v} and ${expected[i]}`);
+    });
+    return got;
+  };
+  await gradientOf(51, true);
+  assert.deepEqual(twins.calls.splice(0), ['allGather 51', 'allGather 204']);
+  // 5 words for each position, of two ranks: half of that is not less than the table.
+  await gradientOf(52, true);
+  assert.deepEqual(twins.calls.splice(0), ['allReduce sum 256']);
+  await gradientOf(3, false);
+  assert.deepEqual(twins.calls.splice(0), ['allReduce sum 256']);
+  // Outside of a program a rank may have computed its gradient before the others.
+  table.grad = undefined;
+  embedding(tensor(Int32Array.of(1, 2)), table)
+    .sum()
+    .backward();
+  averageGradients([table], { equalBatches: true });
+  assert.equal(await table.grad!.sum().item(), 8);
+  assert.deepEqual(twins.calls.splice(0), ['allReduce sum 256']);
 });
 
 test('a group of one rank exchanges nothing, and others may not use it', async () => {

@@ -120,6 +120,18 @@ export function deviceTests(device: RankDevice, skip: string | false): void {
       await outputs(device, 2, 'buckets');
     });
 
+    test(
+      'rows of embeddings are exchanged in place of their gradients, with the same bits on both',
+      options,
+      async () => {
+        const said = (await outputs(device, 2, 'rows')).map(
+          (out) => /rows are right, digest \w+/.exec(out)?.[0] ?? out,
+        );
+        assert.match(said[0]!, /^rows are right/);
+        assert.equal(said[1], said[0]);
+      },
+    );
+
     test('a rank that is late is waited for', options, async () => {
       await outputs(device, 2, 'slow');
     });

@@ -11,6 +11,7 @@ import {
   autocast,
   bf16,
   crossEntropy,
+  embedding,
   i32,
   nn,
   optim,
@@ -32,7 +33,8 @@ useDevice('cpu');
 const twins = await joinTwin();
 after(() => twins.leave());
 
-const TARGET: Target = { ...H200, libraries: new Set(['collective.allReduce']) };
+const COLLECTIVES = ['collective.allReduce', 'collective.allGather'];
+const TARGET: Target = { ...H200, libraries: new Set(COLLECTIVES) };
 
 /** What a step assigns, on two H200. */
 function scheduled(step: () => void): Schedule {
@@ -81,6 +83,24 @@ test('an exchange needs the gradients of its bucket only, and no gradient waits 
   assert.ok(
     after.every((i) => !names[i]!.includes('matmul')),
     after.map((i) => names[i]).join(', '),
+  );
+});
+
+test('gradients are exchanged in the order in which they are made, whatever that of the parameters', () => {
+  const beforeFirst = (reorder: (p: ReturnType<nn.Module['parameters']>) => typeof p): number => {
+    const { launches } = trained((p) => averageGradients(reorder(p), { bucketBytes: 2 ** 20 }));
+    const before = runsBefore(launches.map(({ needs }) => needs));
+    const first = launches.findIndex(({ work }) => 'library' in work);
+    return launches.filter((_, i) => before(i, first)).length;
+  };
+  const usual = beforeFirst((p) => p);
+  assert.equal(
+    beforeFirst((p) => p.toReversed()),
+    usual,
+  );
+  assert.equal(
+    beforeFirst((p) => [...p.slice(4), ...p.slice(0, 4)]),
+    usual,
   );
 });
 
@@ -154,6 +174,33 @@ test('kernels leave multiprocessors to exchanges beside them; nothing runs besid
   setPrecision({ matmul: 'f32' });
 });
 
+test('where rows belong is exchanged before all gradients, the rows when they are there, and both are added up', () => {
+  const table = randn([5000, 64], { requiresGrad: true });
+  const layer = new nn.Linear(64, 5000);
+  const indices = zeros([512], { dtype: i32 });
+  const parameters = [table, ...layer.parameters()];
+  const optimizer = new optim.SGD(parameters, { lr: 0.1 });
+  const { launches } = scheduled(() => {
+    layer.forward(embedding(indices, table)).square().mean().backward();
+    averageGradients(parameters, { bucketBytes: 2 ** 20, equalBatches: true });
+    optimizer.step();
+  });
+  const names = launches.map(({ work }) => ('library' in work ? work.library.name : work.kernel.name));
+  const exchanges = names.flatMap((name, i) => (name.startsWith('collective.') ? [i] : []));
+  assert.deepEqual(
+    exchanges.map((i) => names[i]),
+    ['allGather', 'allReduce', 'allGather'].map((kind) => `collective.${kind}`),
+  );
+  const before = runsBefore(launches.map(({ needs }) => needs));
+  const [places, , rows] = exchanges as [number, number, number];
+  assert.deepEqual(launches[places]!.needs, []);
+  const sorts = names.flatMap((name, i) => (/^(sort|merge|rowStarts)/.test(name) ? [i] : []));
+  assert.ok(sorts.length > 0);
+  for (const i of sorts)
+    assert.ok(before(places, i) && !before(rows, i) && before(i, names.indexOf('addRows')));
+  assert.ok(before(rows, names.indexOf('addRows')));
+});
+
 test('small tensors travel as one, large ones from where they are', () => {
   new Trace(() => {}).run(() => {
     const src = [100, 2 ** 20, 3, 7].map((n) => nodeOf(randn([n])));
@@ -175,17 +222,23 @@ test('buckets become smaller towards the first layers', () => {
   const MB = 1e6;
   const bytes = (sizes: readonly number[], most?: number): number[] =>
     bucketsOf(sizes, most).map((bucket) => bucket.reduce((sum, i) => sum + sizes[i]!, 0));
-  const shapes = new ResNet18(3, 10).parameters().map(({ size }) => 4 * size);
+  const shapes = new ResNet18(3, 10)
+    .parameters()
+    .map(({ size }) => 4 * size)
+    .reverse();
   const resnet18 = bytes(shapes);
   assert.ok(
     resnet18.every((size) => size <= 12 * 2 ** 20),
     resnet18.join(),
   );
   assert.ok(resnet18.at(-1)! < MB, resnet18.join());
-  assert.deepEqual(bucketsOf(shapes).flat(), shapes.map((_, i) => i).toReversed());
+  assert.deepEqual(
+    bucketsOf(shapes).flat(),
+    shapes.map((_, i) => i),
+  );
   // A network of few bytes has one bucket, and a large tensor is one of its own.
   assert.deepEqual(bytes(Array.from({ length: 10 }, () => 1e5)), [MB]);
-  assert.deepEqual(bytes([154 * MB, 9 * MB, 9 * MB, 2 * MB, 9 * MB]), [11 * MB, 9 * MB, 9 * MB, 154 * MB]);
+  assert.deepEqual(bytes([9 * MB, 2 * MB, 9 * MB, 9 * MB, 154 * MB]), [11 * MB, 9 * MB, 9 * MB, 154 * MB]);
   assert.deepEqual(bytes([8, 8, 8], 16), [16, 8]);
   assert.deepEqual(bucketsOf([]), []);
 });

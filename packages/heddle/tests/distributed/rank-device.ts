@@ -12,6 +12,7 @@ import {
   type AnyTensor,
   crossEntropy,
   device,
+  embedding,
   i32,
   type JitValue,
   jit,
@@ -205,6 +206,59 @@ async function buckets(): Promise<void> {
   say('buckets are right');
 }
 
+/**
+ * Gradients of two embeddings, one of which has a table of fewer bytes than its rows, and of what comes after them. A GPU adds
+ * some positions up by a kernel for few, others by that for many.
+ */
+async function rows(): Promise<void> {
+  const [count, width] = [600, 8];
+  const tables = [2000, 16].map((size) =>
+    tensor(new Float32Array(size * width).fill(1), { shape: [size, width], requiresGrad: true }),
+  );
+  const scale = tensor(new Float32Array(width).fill(1), { requiresGrad: true });
+  const indicesOf = (r: number, size: number): Int32Array =>
+    Int32Array.from({ length: count }, (_, i) => (i % 2 === 0 ? 7 : (i * i + 3 * r) % size));
+  const weightsOf = (r: number): Float32Array => valuesOfRank('f32', count * width, r, 5) as Float32Array;
+  const step = jit((first: AnyTensor, second: AnyTensor, weights: AnyTensor) => {
+    for (const p of [...tables, scale]) p.grad = undefined;
+    const x = [first, second].map(
+      (indices, i) => embedding(indices, tables[i]! as never) as unknown as Tensor,
+    );
+    x[0]!
+      .add(x[1]!)
+      .mul(scale)
+      .mul(weights as Tensor)
+      .sum()
+      .backward();
+    averageGradients([...tables, scale], { equalBatches: true, bucketBytes: 1000 });
+    return [...tables, scale].map((p) => p.grad!);
+  });
+  const expected = tables.map(({ size }) => new Float64Array(size));
+  for (const r of everyone)
+    tables.forEach(({ shape }, t) => {
+      const weights = weightsOf(r);
+      indicesOf(r, shape[0]!).forEach((index, i) => {
+        for (let c = 0; c < width; c++) expected[t]![index * width + c]! += weights[i * width + c]! / n;
+      });
+    });
+  const own = tables.map(({ shape }) => tensor(indicesOf(rank, shape[0]!)) as AnyTensor);
+  const weights = tensor(weightsOf(rank), { shape: [count, width] });
+  for (let round = 0; round < 4; round++) {
+    const gradients = step(own[0]!, own[1]!, weights as AnyTensor) as unknown as Tensor[];
+    for (const [t, sums] of expected.entries()) {
+      const got = (await gradients[t]!.data()) as Float32Array;
+      sums.forEach((v, i) => {
+        assert.ok(
+          Math.abs(got[i]! - v) <= 1e-4 * Math.max(1, Math.abs(v)),
+          `table ${t}, ${i}: ${got[i]} and ${v}`,
+        );
+      });
+      digest.update(new Uint8Array(got.buffer, got.byteOffset, got.byteLength));
+    }
+  }
+  say(`rows are right, digest ${digest.digest('hex')}`);
+}
+
 /** A training step with an exchange, over and over. */
 async function endless(): Promise<void> {
   const model = new nn.Sequential(new nn.Linear(256, 512), new nn.ReLU(), new nn.Linear(512, 10));
@@ -279,7 +333,7 @@ async function overlap(): Promise<void> {
 }
 
 const SCENARIOS: Readonly<Record<string, () => Promise<void>>> = {
-  ...{ suite, captured, groups, buckets, slow, endless, different, overlap },
+  ...{ suite, captured, groups, buckets, rows, slow, endless, different, overlap },
 };
 say(`on ${device().name}`);
 await SCENARIOS[scenario]!();

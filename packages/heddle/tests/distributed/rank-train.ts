@@ -7,6 +7,7 @@ import { writeFileSync } from 'node:fs';
 import { DTYPES, type DTypeName } from '../../src/core/dtype.js';
 import * as distributed from '../../src/distributed/index.js';
 import {
+  type AnyTensor,
   ArrayDataset,
   accuracy,
   type Callback,
@@ -14,11 +15,13 @@ import {
   device,
   f64,
   fit,
+  i32,
   Loader,
   manualSeed,
   nn,
   optim,
   setPrecision,
+  type Tensor,
   TensorDataset,
   tensor,
 } from '../../src/index.js';
@@ -30,7 +33,7 @@ export interface TrainingJob {
   readonly examples?: number;
   readonly batchSize?: number;
   readonly epochs?: number;
-  readonly layers?: 'plain' | 'batchNorm' | 'synchronized' | 'dropout';
+  readonly layers?: 'plain' | 'batchNorm' | 'synchronized' | 'dropout' | 'embedding';
   /** The data are tensors instead of arrays. */
   readonly tensors?: boolean;
   readonly accumulate?: number;
@@ -88,8 +91,22 @@ function pointsOf(): { readonly inputs: Float32Array; readonly labels: Int32Arra
   return { inputs, labels };
 }
 
+/** A number for each feature, of more than there are examples. */
+class Numbers extends nn.Module {
+  override forward(x: Tensor): AnyTensor {
+    return x.add(1).mul(300).cast(i32);
+  }
+}
+
 function modelOf(): nn.Sequential {
   const hidden = 16;
+  if (layers === 'embedding')
+    return new nn.Sequential(
+      new Numbers() as never,
+      new nn.Embedding(601, 4),
+      new nn.Flatten(),
+      new nn.Linear(4 * FEATURES, 2),
+    );
   const middle = {
     plain: [],
     batchNorm: [new nn.BatchNorm1d(hidden)],

@@ -57,6 +57,19 @@ test('gradients are exchanged once for each update', LIMIT, async () => {
   assert.ok(saved >= gradients && saved < gradients + 4 * 64, `${saved} bytes, gradients have ${gradients}`);
 });
 
+test('rows of embeddings are exchanged where all ranks have equal parts of every batch', LIMIT, async () => {
+  const table = 4 * 601 * 4;
+  for (const [examples, travels] of [
+    [192, false],
+    [193, true],
+  ] as const) {
+    const job: Job = { layers: 'embedding', examples, epochs: 2 };
+    const two = await train(2, job);
+    requireClose(two, await train(1, job));
+    assert.equal(two.reduced > two.steps * table, travels, `${two.reduced} bytes in ${two.steps} steps`);
+  }
+});
+
 test(
   'synchronized batch norms have the statistics of the whole batch; others are the same on all ranks',
   LIMIT,

@@ -52,6 +52,7 @@ export const indexAddOp: FusedOp<IndexArg> = {
   compose: ([values, index], arg) =>
     b.scatterAdd(values!, along(index!, values!.shape, arg), arg.axis, arg.size),
   grad: ({ src: [, index] }, g, { axis }) => [indexSelect(g, index!, axis), undefined],
+  sumsRows: ({ axis }) => axis === 0,
   kernels: [indexAddChoice],
 };
 
