@@ -8,7 +8,7 @@ import type { Target } from '../kernel/ir/target.js';
 import type { Schedule } from './launch.js';
 import { canonicalize } from './passes/canonical.js';
 import { splitConstants } from './passes/constants.js';
-import { besideExchanges, isExchange } from './passes/exchanges.js';
+import { isExchange } from './passes/exchanges.js';
 import { joinFollowers } from './passes/followers.js';
 import { assignLevels } from './passes/levels.js';
 import { mergeGroups } from './passes/merge.js';
@@ -115,11 +115,10 @@ export type ScheduleOptions = {
  */
 export function schedule(
   roots: readonly GraphNode[],
-  device: Target,
+  target: Target,
   { updates = new Map(), constants = new Set(), kernels = true, tune }: ScheduleOptions = {},
   passes: readonly PlanPass[] = PASSES,
 ): Schedule {
-  const target = besideExchanges(roots, device);
   const setting: PlanSetting = { target, updates, constants, kernels, tune };
   const plan = planned(planOf(roots), setting, passes);
   const { before } = plan;

@@ -49,7 +49,7 @@ function trained(exchange: (parameters: ReturnType<nn.Module['parameters']>) => 
   const model = new nn.Sequential(...layers.flatMap((layer) => [layer, new nn.ReLU()]));
   const parameters = model.parameters();
   const optimizer = new optim.SGD(parameters, { lr: 0.1 });
-  const [x, y] = [randn([8192, 512]), zeros([8192], { dtype: i32 })];
+  const [x, y] = [randn([16384, 512]), zeros([16384], { dtype: i32 })];
   return scheduled(() => {
     crossEntropy(model.forward(x), y as never).backward();
     exchange(parameters);
@@ -149,28 +149,38 @@ test('gradients of convolutions are sent as they were made, and the update reads
   assert.deepEqual(permutations(namesOf(true)), permutations(namesOf(false)));
 });
 
-/** Blocks of the products that have one on each multiprocessor. */
-const widest = ({ launches }: Schedule): number =>
-  Math.max(
-    ...launches.map(({ work }) =>
-      'library' in work || !/warpgroup/i.test(work.kernel.name) ? 0 : work.grid.reduce((n, d) => n * d, 1),
-    ),
-  );
+/** Blocks of the products that have one on each multiprocessor: of those before the first exchange, and of the others. */
+function widest({ launches }: Schedule): { readonly before: number; readonly beside: number } {
+  const isBefore = runsBefore(launches.map(({ needs }) => needs));
+  const first = launches.findIndex(({ work }) => 'library' in work);
+  const blocks = (isWanted: (launch: number) => boolean): number =>
+    Math.max(
+      ...launches.map(({ work }, i) =>
+        isWanted(i) && 'kernel' in work && /warpgroup/i.test(work.kernel.name)
+          ? work.grid.reduce((n, d) => n * d, 1)
+          : 0,
+      ),
+    );
+  const runsFirst = (i: number): boolean => first >= 0 && isBefore(i, first);
+  return { before: blocks(runsFirst), beside: blocks((i) => !runsFirst(i)) };
+}
 
 test('kernels leave multiprocessors to exchanges beside them; nothing runs beside the last one', () => {
   setPrecision({ matmul: 'tf32' });
+  const { units } = H200;
   const buckets = trained((p) => averageGradients(p, { bucketBytes: 2 ** 20 }));
   assert.deepEqual(
     exchangesOf(buckets).map(({ options }) => options.beside),
     [true, true, true, false],
   );
-  assert.equal(widest(buckets), H200.units - EXCHANGE_UNITS);
+  assert.deepEqual(widest(buckets), { before: units, beside: units - EXCHANGE_UNITS });
   const [one, none] = [trained((p) => averageGradients(p.slice(0, 2))), trained(() => {})];
   assert.deepEqual(
     exchangesOf(one).map(({ options }) => options.beside),
     [false],
   );
-  for (const whole of [one, none]) assert.equal(widest(whole), H200.units);
+  assert.deepEqual(widest(one), { before: units, beside: 0 });
+  assert.equal(widest(none).beside, units);
   setPrecision({ matmul: 'f32' });
 });
 

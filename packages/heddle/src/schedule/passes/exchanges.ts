@@ -2,7 +2,7 @@
  * Exchanges with other processes: which of them waits for what, and who waits for them. Kernels before an exchange compute nothing
  * that only later ones need, and what needs no exchange waits for none: it shares no kernel and no memory with what does.
  */
-import { preorder, topological } from '../../core/node.js';
+import { topological } from '../../core/node.js';
 import { callOf } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
 import { isCollective } from '../../kernel/ir/library-call.js';
@@ -40,14 +40,21 @@ export function awaitedExchanges(work: readonly Work[]): ReadonlyMap<Work, numbe
   return awaited;
 }
 
-/** The target without the multiprocessors that exchanges below `roots` occupy while other launches run. */
-export function besideExchanges(roots: readonly GraphNode[], target: Target): Target {
-  if (target.model !== 'threads') return target;
-  let occupied = 0;
-  for (const node of preorder(roots)) {
-    if (node.op !== 'call') continue;
+/**
+ * The target that each node is computed for: without the multiprocessors that exchanges below `roots` occupy, but for what the first
+ * of these exchanges waits for.
+ */
+export function besideExchanges(roots: readonly GraphNode[], target: Target): (node: GraphNode) => Target {
+  const occupiedBy = (node: GraphNode): number => {
+    if (node.op !== 'call') return 0;
     const { op, arg } = callOf(node);
-    occupied = Math.max(occupied, op.occupies?.(arg) ?? 0);
-  }
-  return occupied === 0 ? target : { ...target, units: Math.max(1, target.units - occupied) };
+    return op.occupies?.(arg) ?? 0;
+  };
+  const exchanges =
+    target.model === 'threads' ? topological(roots).filter((node) => occupiedBy(node) > 0) : [];
+  if (exchanges.length === 0) return () => target;
+  const beside = { ...target, units: Math.max(1, target.units - Math.max(...exchanges.map(occupiedBy))) };
+  // They are one after the other.
+  const before = new Set(topological([exchanges[0]!]));
+  return (node) => (before.has(node) ? target : beside);
 }

@@ -7,21 +7,32 @@ import type { UnplacedArgument, Work } from '../launch.js';
 import { lowerGroup } from '../lower/lower.js';
 import type { Plan, PlanSetting } from '../plan.js';
 import { formOf, ofOther } from './alike.js';
+import { besideExchanges } from './exchanges.js';
 import { type OpenCall, openCall } from './hand-written.js';
 
 /**
  * The sources of hand-written kernels, as views of what has memory. Groups that are alike share what is opened, and are
  * planned once.
  */
-export function openCalls({ groups, stored }: Plan, { target }: PlanSetting): Pick<Plan, 'calls' | 'workOf'> {
-  const forms = new Map(groups.map((group) => [group, formOf(group, stored)]));
+export function openCalls(
+  { roots, groups, stored }: Plan,
+  { target }: PlanSetting,
+): Pick<Plan, 'calls' | 'workOf'> {
+  const targetFor = besideExchanges(roots, target);
+  const targetOf = ({ call }: Group): Target => (call ? targetFor(call.node) : target);
+  const forms = new Map(
+    groups.map((group) => {
+      const form = formOf(group, stored);
+      return [group, { ...form, text: `${form.text}\n${targetOf(group).units}` }];
+    }),
+  );
   const firsts = new Map<string, Group>();
   const calls = new Map<Group, OpenCall>();
   for (const group of groups) {
     const { text } = forms.get(group)!;
     const first = firsts.get(text) ?? group;
     firsts.set(text, first);
-    if (group.call) calls.set(group, calls.get(first) ?? openCall(group, stored, target));
+    if (group.call) calls.set(group, calls.get(first) ?? openCall(group, stored, targetOf(group)));
   }
   const planned = new Map<string, Work>();
   const workOf = (group: Group, variant?: Variant): Work => {
