@@ -77,6 +77,51 @@ for (const [name, launches, make] of RULES)
     assert.deepEqual(together.values, apart.values);
   });
 
+/** Where parts of these sizes begin, one after the other. */
+const startsOf = (sizes: readonly number[]): number[] =>
+  sizes.map((_, i) => sizes.slice(0, i).reduce((sum, size) => sum + size, 0));
+
+/** The parts of a flat tensor of 4,000 elements: all but the third and the fifth begin at multiples of 16 bytes. */
+const PARTS = [1200, 33, 31, 37, 3, 2060];
+
+test('parts of a flat tensor are read from where they begin, by one launch', () => {
+  const starts = startsOf(PARTS);
+  const lists = (isMade: boolean): unknown[] => {
+    const sum = b.reshape(b.reduce('sum', b.leaf([3, 4000], f32, false), [0]), [4000]);
+    const flat = isMade ? sum : b.leaf([4000], f32, false);
+    const roots = PARTS.map((size, i) =>
+      b.map('add', b.leaf([size], f32, false), b.slice(flat, [starts[i]!], [size])),
+    );
+    return schedule(roots, H200).launches.flatMap(
+      ({ work }) => ('kernel' in work && work.kernel.lists) || [],
+    );
+  };
+  assert.deepEqual(lists(true), [4]);
+  // A program has an argument's beginning only.
+  assert.deepEqual(lists(false), []);
+});
+
+test('parts of a flat tensor have the same values in a list', async () => {
+  const starts = startsOf(PARTS);
+  // Whole numbers, of which all devices make the same sums.
+  const numbers = (n: number): Float32Array => Float32Array.from({ length: n }, (_, i) => (i * 7919) % 101);
+  const moved = async (device: 'sim' | 'cpu'): Promise<unknown[]> => {
+    useDevice(device);
+    const x = tensor(numbers(3 * 4000), { shape: [3, 4000] });
+    const params = PARTS.map((size) => tensor(numbers(size)));
+    const step = jit((rows: Tensor) => {
+      const flat = rows.sum(0);
+      params.forEach((p, i) => {
+        p.assign(p.add(flat.at(`${starts[i]}:${starts[i]! + PARTS[i]!}`)) as Tensor);
+      });
+      return [];
+    });
+    step(x);
+    return Promise.all(params.map((p) => p.data()));
+  };
+  assert.deepEqual(await moved('sim'), await moved('cpu'));
+});
+
 test('parameters with other settings are another launch', async () => {
   useDevice('sim');
   const { launches } = await trained(

@@ -11,11 +11,13 @@ import type { Lanes } from '../../kernel/ir/types.js';
 import { slope } from './affine.js';
 import type { LoopAxis } from './coordinates.js';
 import { computed, IN_FLIGHT, MOST, THREADS } from './elements.js';
-import type { LoopScope } from './evaluate.js';
+import type { LoopScope, MemoryRead } from './evaluate.js';
 import { type AnySize, add, BLOCK, cut, declared, THREAD, times, variable } from './lowering.js';
 import type { Survey } from './survey.js';
 
 const LANES = 4;
+/** Bytes of the widest access. */
+const ACCESS = 16;
 
 /** Undefined where more than one loop runs over the elements: how they are cut depends on their number. */
 export function anySizeBody(
@@ -25,10 +27,12 @@ export function anySizeBody(
   scope: LoopScope,
   { loops, draws, digits, loads }: Survey,
 ): AnySize | undefined {
+  const starts = startsOf(loads);
+  const own: LoopScope = { ...scope, startOf: (memory) => starts.get(memory) ?? 0 };
   const [only, ...others] = digits;
   const atom = only!.value.terms[0]?.atom;
   if (loops || draws || !atom || others.length > 0) return undefined;
-  const streams = loads.filter((index) => slope(index, atom) !== 0).length;
+  const streams = loads.filter(({ index }) => slope(index, atom) !== 0).length;
   const most = Math.max(1, Math.min(MOST, IN_FLIGHT / Math.max(1, streams)));
   const each = 2 ** Math.floor(Math.log2(most));
   const span = THREADS * LANES;
@@ -37,7 +41,7 @@ export function anySizeBody(
   const below = (position: Expr, ahead: number): Expr => k.alu('lt', [add(position, k.int(ahead)), end]);
 
   const at = (position: k.Variable, lanes: Lanes, inside: Statement[]): Statement[] =>
-    computed(roots, outputs, cut(position, [axis], 'i', inside)[0]!, scope, lanes, inside);
+    computed(roots, outputs, cut(position, [axis], 'i', inside)[0]!, own, lanes, inside);
   const one = (position: k.Variable, lanes: Lanes): Statement => {
     const inside: Statement[] = [];
     const stores = at(position, lanes, inside);
@@ -63,5 +67,25 @@ export function anySizeBody(
       ]),
     ),
   );
-  return { statement: k.block(out), size, span: span * each, threads: THREADS };
+  const bytesOf = ({ type }: MemoryNode, elements: number): number => elements * type.dtype.bytes;
+  return {
+    ...{ statement: k.block(out), size, span: span * each, threads: THREADS },
+    starts: new Map([...starts].map(([memory, start]) => [memory.arg as Param, bytesOf(memory, start)])),
+  };
+}
+
+/**
+ * Where the kernel begins to read, of memory that it reads from elsewhere than its beginning, as a slice of a flat tensor: the kernel
+ * is the same for all slices. Accesses of several elements stay at multiples of their bytes.
+ */
+function startsOf(loads: readonly MemoryRead[]): Map<MemoryNode, number> {
+  const starts = new Map<MemoryNode, number>();
+  for (const { memory, index } of loads)
+    starts.set(memory, Math.min(index.constant, starts.get(memory) ?? Number.POSITIVE_INFINITY));
+  for (const [memory, start] of starts)
+    if (start <= 0 || (start * memory.type.dtype.bytes) % ACCESS !== 0) starts.delete(memory);
+  // A loop that goes backwards begins at its end.
+  for (const { memory, index } of loads)
+    if (index.terms.some(({ factor }) => factor < 0)) starts.delete(memory);
+  return starts;
 }

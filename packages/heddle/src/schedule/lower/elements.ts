@@ -131,13 +131,15 @@ function transposed(axis: LoopAxis, shape: Survey, target: Target): number | und
   const last = atomOf(digits.at(-1)!);
   if (shape.loops || !last || digits.at(-1)!.size % 4 !== 0 || axis.size < target.units * 4096)
     return undefined;
-  const strided = loads.filter((index) => {
+  const strided = loads.filter(({ index }) => {
     const step = slope(index, last);
     return step !== undefined && step > 1;
   });
   const found = digits.findIndex((d, n) => {
     const v = atomOf(d);
-    return n < digits.length - 1 && v && d.size % 4 === 0 && strided.some((index) => slope(index, v) === 1);
+    return (
+      n < digits.length - 1 && v && d.size % 4 === 0 && strided.some(({ index }) => slope(index, v) === 1)
+    );
   });
   return found < 0 ? undefined : found;
 }

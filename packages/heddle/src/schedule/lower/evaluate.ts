@@ -19,6 +19,7 @@ import {
   atom,
   isMultiple,
   ofAtom,
+  offset,
   plus,
   shifted,
   slope,
@@ -28,6 +29,12 @@ import {
 import { align, type Coordinates, type Digit, flatten, type LoopAxis, loopSizes } from './coordinates.js';
 import { kept, padded, runsOf, sliced, windowed } from './movement.js';
 import { philoxBlock, philoxWord } from './philox.js';
+
+/** Where a kernel reads. */
+export interface MemoryRead {
+  readonly memory: MemoryNode;
+  readonly index: Affine;
+}
 
 /** What the loops around an expression are, and what it may read. */
 export interface LoopScope {
@@ -42,7 +49,9 @@ export interface LoopScope {
   /** Results that are stored as parts of others. */
   readonly regions?: ReadonlyMap<GraphNode, Region> | undefined;
   /** Told of every load, to judge which loop is contiguous. */
-  onLoad?(index: Affine): void;
+  onLoad?(load: MemoryRead): void;
+  /** The element of a memory that the kernel is given the address of. Default: the first. */
+  startOf?(memory: MemoryNode): number;
   /** A value that is the same wherever the kernel asks for it: a reduction of the row it works on. */
   held?(node: GraphNode): Expr | undefined;
   /** What to take for a load of several lanes that lie apart. */
@@ -122,8 +131,9 @@ export class Evaluator {
     return k.read(variable);
   }
 
-  #load(memory: MemoryNode, index: Affine): Expr {
-    this.scope.onLoad?.(index);
+  #load(memory: MemoryNode, at: Affine): Expr {
+    this.scope.onLoad?.({ memory, index: at });
+    const index = offset(at, -(this.scope.startOf?.(memory) ?? 0));
     if (!this.vector) return k.load(memory, [toExpr(index)]);
     const { atom: v, lanes } = this.vector;
     const step = slope(index, v);

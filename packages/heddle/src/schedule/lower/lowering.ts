@@ -27,7 +27,7 @@ import {
   toExpr,
 } from './affine.js';
 import { align, type Coordinates, type Digit, flatten, type LoopAxis, loopSizes } from './coordinates.js';
-import { Evaluator, type LoopScope, type Vector } from './evaluate.js';
+import { Evaluator, type LoopScope, type MemoryRead, type Vector } from './evaluate.js';
 
 /** A kernel for any number of elements: it is given the number after the memory. */
 export interface AnySize {
@@ -36,6 +36,8 @@ export interface AnySize {
   /** Elements and threads of a block. */
   readonly span: number;
   readonly threads: number;
+  /** Of memory that it is not given from its beginning: the bytes before. */
+  readonly starts: ReadonlyMap<Param, number>;
 }
 
 /** A group that may be computed by such a kernel, and its number of elements. */
@@ -125,7 +127,7 @@ export function parameter(name: string, node: GraphNode): MemoryNode {
 export const scopeOf = (
   memories: Memories,
   vectorReduce: boolean,
-  onLoad?: (index: Affine) => void,
+  onLoad?: (load: MemoryRead) => void,
 ): LoopScope => ({
   memory: (node) => memories.memory(node),
   axis: (node, run, size) => memories.axis(node, run, size),

@@ -2,9 +2,9 @@
 import { bool } from '../../core/dtype.js';
 import type { GraphNode } from '../../graph/node.js';
 import { argOf } from '../../graph/node.js';
-import { type Affine, slope } from './affine.js';
+import { slope } from './affine.js';
 import { type Digit, type LoopAxis, loopSizes } from './coordinates.js';
-import { Evaluator, VECTOR_DTYPES } from './evaluate.js';
+import { Evaluator, type MemoryRead, VECTOR_DTYPES } from './evaluate.js';
 import { below, loopDigit, type Memories, placeOf, scopeOf, variable } from './lowering.js';
 
 /** What a dry run tells: how the kernel reads, and how much it does per element. */
@@ -20,19 +20,19 @@ export interface Survey {
   readonly draws: boolean;
   /** The loops of the output, outermost first, and where the kernel reads, in terms of them. */
   readonly digits: readonly Digit[];
-  readonly loads: readonly Affine[];
+  readonly loads: readonly MemoryRead[];
 }
 
 /** Evaluate without keeping the result until no more loops have to be cut finer; then judge the loads. */
 export function survey(roots: readonly GraphNode[], axis: LoopAxis, memories: Memories): Survey {
-  const loads: Affine[] = [];
+  const loads: MemoryRead[] = [];
   let digits: Digit[] = [];
   for (let round = 0; round < 4; round++) {
     const before = axis.splits.size + memories.splits;
     loads.length = 0;
     digits = loopSizes(axis).map((size, i, all) => loopDigit(axis, variable(`i${i}`), size, below(all, i)));
     const evaluator = new Evaluator(
-      scopeOf(memories, false, (index) => loads.push(index)),
+      scopeOf(memories, false, (load) => loads.push(load)),
       undefined,
       [],
     );
@@ -45,7 +45,7 @@ export function survey(roots: readonly GraphNode[], axis: LoopAxis, memories: Me
   const work = workOf(roots, memories);
   const last = digits.at(-1)?.value.terms[0]?.atom;
   const { vectors } = work;
-  const slopes = last ? loads.map((index) => slope(index, last)) : [];
+  const slopes = last ? loads.map(({ index }) => slope(index, last)) : [];
   const outer =
     vectors &&
     last !== undefined &&

@@ -49,7 +49,15 @@ function itemOf(launch: PlacedLaunch): Item | undefined {
   const { params, arrays } = work.kernel;
   const kernel = { name: 'elements', params: [...params, made.size], arrays, body: made.statement };
   const blocks = Math.ceil(known.elements / made.span);
-  return { launch, kernel, anySize: made, blocks, args: [...args, { value: known.elements }] };
+  const from = args.map((place, i) => movedBy(made.starts.get(params[i]!) ?? 0, place));
+  if (!from.every((place) => place !== undefined)) return undefined;
+  return { launch, kernel, anySize: made, blocks, args: [...from, { value: known.elements }] };
+}
+
+/** Undefined for memory of which a program has the beginning only. */
+function movedBy(bytes: number, place: Place): Place | undefined {
+  if (bytes === 0) return place;
+  return 'arena' in place ? { arena: place.arena + bytes } : undefined;
 }
 
 function listed(items: readonly Item[]): PlacedLaunch {
