@@ -22,7 +22,7 @@ const VIEWS: ReadonlySet<GraphNode['op']> = new Set<GraphNode['op']>(['expand', 
 /** Bytes of a value. */
 const bytesOf = ({ size, dtype }: GraphNode): number => size * dtype.bytes;
 
-/** Bytes that a kernel reads to compute a value: of everything below it that has memory. */
+/** Bytes that a kernel reads to compute a value: of everything below it that has memory, and of a slice its own. */
 function bytesBelow(node: GraphNode, hasMemory: (node: GraphNode) => boolean): number {
   const seen = new Set<GraphNode>();
   let bytes = 0;
@@ -30,7 +30,7 @@ function bytesBelow(node: GraphNode, hasMemory: (node: GraphNode) => boolean): n
     for (const s of at.src) {
       if (seen.has(s)) continue;
       seen.add(s);
-      if (hasMemory(s)) bytes += bytesOf(s);
+      if (hasMemory(s)) bytes += at.op === 'slice' ? bytesOf(at) : bytesOf(s);
       else visit(s);
     }
   };
