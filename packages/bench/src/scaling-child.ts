@@ -86,9 +86,10 @@ for (const batchSize of batches) {
       made.map((make) => make()),
       EQUAL,
     );
-    // An element of the last exchange, which the others come before: nothing is copied out of them, and no rows are added up.
-    const last = nodeOf(sums[0]!);
-    return tensorOf(last.op === 'call' ? last.src[0]! : last)
+    // An element of the last exchange, which the others and those of rows come before: nothing is copied out of them, and no rows
+    // are added up.
+    const nodes = sums.map(nodeOf);
+    return tensorOf(nodes.find(({ op }) => op !== 'call') ?? nodes[0]!.src[0]!)
       .reshape([-1])
       .at('0:1');
   });

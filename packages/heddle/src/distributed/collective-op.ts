@@ -205,9 +205,9 @@ export const unpacked = (flat: GraphNode, src: readonly GraphNode[]): GraphNode[
 };
 
 /** x of all ranks, (n) each, one after the other: (ranks · n). */
-export const allGatherOf = (x: GraphNode, { ranks, beside = false }: Omit<Together, 'op'>): GraphNode =>
+export const allGatherOf = (x: GraphNode, { ranks }: { readonly ranks: readonly number[] }): GraphNode =>
   inOrder(allGatherOp, [x], {
-    ...{ kind: 'allGather', ranks, op: 'sum', root: 0, beside, counts: [x.size], offsets: [0] },
+    ...{ kind: 'allGather', ranks, op: 'sum', root: 0, beside: false, counts: [x.size], offsets: [0] },
     ...{ size: x.size * ranks.length, orders: 0 },
   });
 

@@ -25,6 +25,9 @@ const BUCKET_BYTES = 12 * 2 ** 20;
  */
 const LEAST_BYTES = 2 ** 20;
 
+/** One of so many parts of a bucket is small. */
+const SMALL_SHARE = 16;
+
 /** Options of `averageGradients`. */
 export interface AverageGradientsOptions {
   /** Most bytes of gradients that are exchanged at a time, about (default 12 MiB). Towards the first layers they are fewer. */
@@ -41,20 +44,31 @@ const AVERAGE: Rules<AverageGradientsOptions> = { bucketBytes: above(0), equalBa
 /**
  * Tensors by their numbers, in their order, in buckets. Nothing hides the exchange of the last bucket, whose gradients are
  * complete when the backward pass ends. So a bucket has half of the bytes that are left, at most and at least as much as above.
+ * A bucket waits for its last gradient: what is small among the others is left to the next one, as the bias of a layer whose weights
+ * come after it.
  * @param sizes bytes of the tensors
+ * @param after bytes that are left besides
  */
-export function bucketsOf(sizes: readonly number[], most: number = BUCKET_BYTES): number[][] {
+export function bucketsOf(sizes: readonly number[], most: number = BUCKET_BYTES, after = 0): number[][] {
   const buckets: number[][] = [];
-  let left = sizes.reduce((all, bytes) => all + bytes, 0);
+  let left = sizes.reduce((all, bytes) => all + bytes, after);
   let limit = 0;
   let bytes = 0;
   sizes.forEach((own, i) => {
     const isFull = bytes >= limit || (2 * bytes >= limit && bytes + own > limit);
     if (isFull) {
-      left -= bytes;
+      const before = buckets.at(-1) ?? [];
+      const next: number[] = [];
+      let small = 0;
+      for (let at = before.at(-1); at !== undefined; at = before.at(-1)) {
+        if ((small + sizes[at]!) * SMALL_SHARE > bytes) break;
+        small += sizes[at]!;
+        next.unshift(before.pop()!);
+      }
+      left -= bytes - small;
       limit = Math.min(most, Math.max(LEAST_BYTES, left / 2));
-      buckets.push([]);
-      bytes = 0;
+      buckets.push(next);
+      bytes = small;
     }
     buckets.at(-1)!.push(i);
     bytes += own;
@@ -76,7 +90,8 @@ function orderOf(tensors: readonly AnyTensor[]): number[] {
 }
 
 /**
- * The sums over all ranks, bucket by bucket: those of the first gradients of the backward pass are made while it goes on.
+ * The sums over all ranks, bucket by bucket: those of the first gradients of the backward pass are made while it goes on. Rows come
+ * before the last bucket, which is exchanged while they are added up.
  */
 export function sumInBuckets(
   tensors: readonly AnyTensor[],
@@ -87,26 +102,25 @@ export function sumInBuckets(
   // Outside of a trace one rank may have computed a gradient before, which is then no sum of rows any more.
   const isSame = equalBatches && currentTrace() !== undefined && world.size > 1;
   const rows = tensors.map((x) => (isSame ? SummedRows.of(nodeOf(x), world.ranks) : undefined));
-  const sizes = tensors.map(({ size, dtype }, i) => rows[i]?.bytes ?? size * dtype.bytes);
   for (const one of rows) one?.gatherPlaces();
-  const order = orderOf(tensors);
+  const whole = orderOf(tensors).filter((i) => !rows[i]);
   const buckets = bucketsOf(
-    order.map((i) => sizes[i]!),
+    whole.map((i) => tensors[i]!.size * tensors[i]!.dtype.bytes),
     bucketBytes,
-  ).map((bucket) => bucket.map((at) => order[at]!));
-  buckets.forEach((bucket, at) => {
-    const beside = at < buckets.length - 1;
-    const whole = bucket.filter((i) => !rows[i]);
-    const reduced = reducedOver(
-      world,
-      whole.map((i) => tensors[i]!),
-      { beside },
-    );
-    whole.forEach((i, k) => {
-      sums[i] = reduced[k]!;
+    rows.reduce((bytes, one) => bytes + (one?.bytes ?? 0), 0),
+  ).map((bucket) => bucket.map((at) => whole[at]!));
+  const exchange = (bucket: readonly number[], beside: boolean): void => {
+    const own = bucket.map((i) => tensors[i]!);
+    reducedOver(world, own, { beside }).forEach((sum, k) => {
+      sums[bucket[k]!] = sum;
     });
-    for (const i of bucket) if (rows[i]) sums[i] = tensorOf(rows[i].sum(beside));
+  };
+  const last = buckets.pop();
+  for (const bucket of buckets) exchange(bucket, true);
+  rows.forEach((one, i) => {
+    if (one) sums[i] = tensorOf(one.sum());
   });
+  if (last) exchange(last, rows.some(Boolean));
   return sums;
 }
 

@@ -37,22 +37,22 @@ export class SummedRows {
 
   /** Exchange where the rows belong. No gradient is needed for that: it comes before them. */
   gatherPlaces(): void {
-    for (const source of this.#sum.src) if (!isFloat(source.dtype)) this.#gather(source, false);
+    for (const source of this.#sum.src) if (!isFloat(source.dtype)) this.#gather(source);
   }
 
-  /** Exchange the rows. @param beside see `CollectiveArg` @returns the sum over the ranks */
-  sum(beside: boolean): GraphNode {
+  /** Exchange the rows. @returns the sum over the ranks */
+  sum(): GraphNode {
     const { op, arg } = callOf(this.#sum);
     return b.call(
       op,
-      this.#sum.src.map((source) => this.#gathered.get(source) ?? this.#gather(source, beside)),
+      this.#sum.src.map((source) => this.#gathered.get(source) ?? this.#gather(source)),
       arg,
     );
   }
 
-  #gather(source: GraphNode, beside: boolean): GraphNode {
+  #gather(source: GraphNode): GraphNode {
     const [first = 1, ...rest] = source.shape;
-    const flat = allGatherOf(source, { ranks: this.#ranks, beside });
+    const flat = allGatherOf(source, { ranks: this.#ranks });
     const all = b.reshape(flat, [this.#ranks.length * first, ...rest]);
     this.#gathered.set(source, all);
     return all;

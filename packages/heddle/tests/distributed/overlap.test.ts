@@ -149,6 +149,24 @@ test('gradients of convolutions are sent as they were made, and the update reads
   assert.deepEqual(permutations(namesOf(true)), permutations(namesOf(false)));
 });
 
+test('an update reads its part of what was exchanged, and stores nothing but a parameter and its state', () => {
+  const parameters = [1536, 512, 2048].map((n) => randn([1536, n], { requiresGrad: true }));
+  const optimizer = new optim.AdamW(parameters, { lr: 0.1 });
+  const x = randn([64, 1536]);
+  const planned = scheduled(() => {
+    for (const p of parameters) x.matmul(p).square().mean().backward();
+    averageGradients(parameters);
+    optimizer.step();
+  });
+  assert.ok(exchangesOf(planned).some(({ options }) => (options.counts as number[]).length > 1));
+  const stored = planned.launches.flatMap(({ work }) =>
+    'kernel' in work && work.kernel.name === 'detach_1536x1536'
+      ? [work.kernel.params.filter(({ name }) => name.startsWith('y')).length]
+      : [],
+  );
+  assert.deepEqual(stored, [3]);
+});
+
 /** Blocks of the products that have one on each multiprocessor: of those before the first exchange, and of the others. */
 function widest({ launches }: Schedule): { readonly before: number; readonly beside: number } {
   const isBefore = runsBefore(launches.map(({ needs }) => needs));
@@ -184,7 +202,7 @@ test('kernels leave multiprocessors to exchanges beside them; nothing runs besid
   setPrecision({ matmul: 'f32' });
 });
 
-test('where rows belong is exchanged before all gradients, the rows when they are there, and both are added up', () => {
+test('where rows belong is exchanged before all gradients, the rows before the last bucket, and both are added up', () => {
   const table = randn([5000, 64], { requiresGrad: true });
   const layer = new nn.Linear(64, 5000);
   const indices = zeros([512], { dtype: i32 });
@@ -199,16 +217,19 @@ test('where rows belong is exchanged before all gradients, the rows when they ar
   const exchanges = names.flatMap((name, i) => (name.startsWith('collective.') ? [i] : []));
   assert.deepEqual(
     exchanges.map((i) => names[i]),
-    ['allGather', 'allReduce', 'allGather'].map((kind) => `collective.${kind}`),
+    ['allGather', 'allGather', 'allReduce'].map((kind) => `collective.${kind}`),
   );
   const before = runsBefore(launches.map(({ needs }) => needs));
-  const [places, , rows] = exchanges as [number, number, number];
+  const [places, rows, last] = exchanges as [number, number, number];
   assert.deepEqual(launches[places]!.needs, []);
   const sorts = names.flatMap((name, i) => (/^(sort|merge|rowStarts)/.test(name) ? [i] : []));
   assert.ok(sorts.length > 0);
   for (const i of sorts)
     assert.ok(before(places, i) && !before(rows, i) && before(i, names.indexOf('addRows')));
-  assert.ok(before(rows, names.indexOf('addRows')));
+  const adds = names.indexOf('addRows');
+  assert.ok(before(rows, adds));
+  // The last bucket is exchanged while rows are added up.
+  assert.ok(before(rows, last) && !before(adds, last) && !before(last, adds));
 });
 
 test('small tensors travel as one, large ones from where they are', () => {
@@ -250,5 +271,14 @@ test('buckets become smaller towards the first layers', () => {
   assert.deepEqual(bytes(Array.from({ length: 10 }, () => 1e5)), [MB]);
   assert.deepEqual(bytes([9 * MB, 2 * MB, 9 * MB, 9 * MB, 154 * MB]), [11 * MB, 9 * MB, 9 * MB, 154 * MB]);
   assert.deepEqual(bytes([8, 8, 8], 16), [16, 8]);
+  // What is left besides is exchanged with the last one.
+  assert.deepEqual(bucketsOf([9 * MB, 9 * MB, 2 * MB]), [[0], [1], [2]]);
+  assert.deepEqual(bucketsOf([9 * MB, 9 * MB, 2 * MB], undefined, 25 * MB), [[0], [1, 2]]);
+  // No bucket waits for a small one that is made after the others, as the bias of the next layer.
+  assert.deepEqual(bucketsOf([100, 9 * MB, 100, 9 * MB, 200, 100, 6 * MB]), [
+    [0, 1],
+    [2, 3],
+    [4, 5, 6],
+  ]);
   assert.deepEqual(bucketsOf([]), []);
 });

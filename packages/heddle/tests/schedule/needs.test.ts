@@ -62,3 +62,14 @@ test('what runs later than it could needs the leading launch of the level before
   ];
   assert.deepEqual(needsOfLaunches(chain), [[], [0], [0], [2], [2]]);
 });
+
+test('what awaits an exchange waits for no launch that awaits another one because of its level', () => {
+  const level = (at: number, awaits: number, ...touches: Touch[]) => ({ level: at, awaits, touches });
+  const after = (awaits: number): number[] =>
+    needsOfLaunches([
+      level(0, 0, writes(0)),
+      level(1, 1, reads(0), writes(4)),
+      level(2, awaits, reads(0), writes(8)),
+    ])[2]!;
+  assert.deepEqual([0, 1, 2].map(after), [[0], [1], [0]]);
+});

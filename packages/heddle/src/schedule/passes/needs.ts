@@ -19,7 +19,10 @@ export interface Placed {
   readonly level: number;
   /** It exchanges values with other processes: it waits only for what it must, and no launch of the next level for it. */
   readonly isExchange?: boolean;
-  /** How many exchanges must have ended before. Launches that await fewer do not wait for it because of its level. Default: 0. */
+  /**
+   * How many exchanges must have ended before. Where it awaits any, only launches that await as many wait for it because of its level:
+   * levels do not say when exchanges end. Default: 0.
+   */
   readonly awaits?: number;
 }
 
@@ -46,7 +49,9 @@ export function launchNeeds(launches: readonly Placed[]): number[][] {
       ({ level, isExchange }, i) =>
         (other) =>
           clash[i]!(other) ||
-          (!isExchange && leading.get(level - 1) === other && awaited(other) <= awaited(i)),
+          (!isExchange &&
+            leading.get(level - 1) === other &&
+            (awaited(other) === 0 || awaited(other) === awaited(i))),
     ),
   );
 }
