@@ -12,7 +12,7 @@ import type { Target } from '../../kernel/ir/target.js';
 import { type Group, type MatrixReduction, readsOf } from '../group.js';
 import type { Plan, PlanSetting } from '../plan.js';
 import { canFinish, comesInVectors } from './finish.js';
-import { needsGroup } from './followers.js';
+import { needsGroup, readsOfGroup } from './followers.js';
 import { neededFor, type Partition } from './partition.js';
 
 /**
@@ -81,7 +81,7 @@ function takes(
   const inside = topological([root], (n) => (n !== root && stored.has(n) && !roots.includes(n) ? [] : n.src));
   if (!inside.every((n) => n.op !== 'reduce' || !ofRows.includes(n) || canSum(n))) return false;
   const others = [...reads].filter((n) => n !== made && !roots.includes(n));
-  return !needsGroup(others, host, groups, stored);
+  return !needsGroup(others, host, groups, (group) => readsOfGroup(group, stored));
 }
 
 /** Whether what is reduced are so many rows of `made` at a time, seen as a matrix whose columns are its last dimension. */

@@ -15,9 +15,18 @@ import type { Partition } from './partition.js';
 /** Each kernel, one after the other, with the groups that can be computed where it stores its result. */
 export function joinFollowers({ groups, stored, roots }: Plan, { target }: PlanSetting): Partition {
   const isRoot = new Set(roots);
+  // A group reads the same whether or not a result is stored that it does not read, and others are not dropped.
+  const known = new Map<Group, ReadonlySet<GraphNode>>();
+  const readsIn = ({ stored }: Partition): Reads => {
+    return (group) => {
+      const reads = known.get(group) ?? readsOfGroup(group, stored);
+      known.set(group, reads);
+      return reads;
+    };
+  };
   let plan: Partition = { groups, stored };
   for (let at = 0; at < plan.groups.length; at++) {
-    const joined = joinedTo(plan.groups[at]!, plan, isRoot, target.model);
+    const joined = joinedTo(plan.groups[at]!, plan, isRoot, target.model, readsIn(plan));
     if (!joined) continue;
     plan = joined.plan;
     at = plan.groups.indexOf(joined.group);
@@ -31,11 +40,12 @@ function joinedTo(
   { groups, stored }: Partition,
   isRoot: ReadonlySet<GraphNode>,
   model: Target['model'],
+  reads: Reads,
 ): { readonly plan: Partition; readonly group: Group } | undefined {
   const [made, ...besides] = host.roots as [GraphNode, ...GraphNode[]];
   if (host.reduction || (host.call ? !host.call.choice.finishes : !reduces(made, stored))) return undefined;
   const readersOf = (node: GraphNode, by: Group): Group[] =>
-    groups.filter((g) => g !== by && readsOfGroup(g, stored).has(node));
+    groups.filter((g) => g !== by && reads(g).has(node));
   const readers = readersOf(made, host);
   // Another kernel may do it as well, and then store none of its own result, which has more bytes.
   const hasLarger = (group: Group): boolean =>
@@ -44,10 +54,10 @@ function joinedTo(
       const isHost = other.call?.choice.finishes === true && other.roots.length === 1 && !isRoot.has(larger);
       if (!isHost || larger.dtype.bytes <= made.dtype.bytes) return false;
       const [only, another] = readersOf(larger, other);
-      return only === group && !another && follows(group, other, groups, stored, model);
+      return only === group && !another && follows(group, other, groups, stored, model, reads);
     });
   const followers = new Set(
-    readers.filter((g) => follows(g, host, groups, stored, model) && !(host.call && hasLarger(g))),
+    readers.filter((g) => follows(g, host, groups, stored, model, reads) && !(host.call && hasLarger(g))),
   );
   if (followers.size === 0) return undefined;
   const joined = [...followers].flatMap((g) => g.roots);
@@ -68,7 +78,10 @@ const reduces = (root: GraphNode, stored: ReadonlySet<GraphNode>): boolean =>
     (n) => isReduction(n) && (n === root || !stored.has(n)),
   );
 
-const readsOfGroup = ({ roots }: Group, stored: ReadonlySet<GraphNode>): Set<GraphNode> =>
+/** The stored nodes that a group reads. */
+type Reads = (group: Group) => ReadonlySet<GraphNode>;
+
+export const readsOfGroup = ({ roots }: Group, stored: ReadonlySet<GraphNode>): Set<GraphNode> =>
   new Set(roots.flatMap((root) => [...readsOf(root, stored)].filter((r) => !roots.includes(r))));
 
 /** Whether `group` can be computed where `host` stores its one result. */
@@ -78,12 +91,13 @@ function follows(
   groups: readonly Group[],
   stored: ReadonlySet<GraphNode>,
   model: Target['model'],
+  reads: Reads,
 ): boolean {
   const [made] = host.roots as [GraphNode];
   if (group.call || group.reduction) return false;
   if (!group.roots.every((root) => canFinish(root, made, stored, model))) return false;
-  const others = [...readsOfGroup(group, stored)].filter((r) => r !== made);
-  return !needsGroup(others, host, groups, stored);
+  const others = [...reads(group)].filter((r) => r !== made);
+  return !needsGroup(others, host, groups, reads);
 }
 
 /** Whether `host` must run before some of these nodes are made. */
@@ -91,7 +105,7 @@ export function needsGroup(
   nodes: Iterable<GraphNode>,
   host: Group,
   groups: readonly Group[],
-  stored: ReadonlySet<GraphNode>,
+  reads: Reads,
 ): boolean {
   const makerOf = (node: GraphNode): Group | undefined => groups.find((g) => g.roots.includes(node));
   const stack = [...nodes];
@@ -101,7 +115,7 @@ export function needsGroup(
     if (maker === host) return true;
     if (!maker || seen.has(maker)) continue;
     seen.add(maker);
-    stack.push(...readsOfGroup(maker, stored));
+    stack.push(...reads(maker));
   }
   return false;
 }

@@ -96,7 +96,8 @@ export function reductionsOf(
   const exchangeOf = firstExchange(order);
   const drafts: Draft[] = [];
   const draftOf = new Map<GraphNode, Draft>();
-  const needs = new Map<GraphNode, Set<Draft>>();
+  /** What must run before a node is made. Nodes share their sets, which stay as they are. */
+  const needs = new Map<GraphNode, ReadonlySet<Draft>>();
   const chain = new Map<GraphNode, number>();
   const lengthOf = (node: GraphNode): number =>
     1 + node.src.reduce((n, s) => Math.max(n, chain.get(s) ?? 0), 0);
@@ -125,7 +126,7 @@ export function reductionsOf(
     draftOf.set(node, draft);
     chain.set(node, lengthOf(node));
     for (const other of needs.get(node)!) if (other !== draft) draft.after.add(other);
-    needs.get(node)!.add(draft);
+    needs.set(node, united([needs.get(node)!, new Set([draft])]));
   };
 
   /**
@@ -138,8 +139,14 @@ export function reductionsOf(
       draftOf.set(member, into);
     }
     for (const before of other.after) into.after.add(before);
-    for (const users of [...drafts.map(({ after }) => after), ...needs.values()])
-      if (users.delete(other)) users.add(into);
+    for (const { after } of drafts) if (after.delete(other)) after.add(into);
+    const renamed = new Map<ReadonlySet<Draft>, ReadonlySet<Draft>>();
+    for (const [node, set] of needs) {
+      if (!set.has(other)) continue;
+      const made = renamed.get(set) ?? new Set([...set].map((d) => (d === other ? into : d)));
+      renamed.set(set, made);
+      needs.set(node, made);
+    }
     drafts.splice(drafts.indexOf(other), 1);
   };
   /** Whether a kernel has what it reduces at hand when the results are known. */
@@ -153,7 +160,7 @@ export function reductionsOf(
     !mustFollow(new Set([b]), a);
 
   for (const node of order) {
-    needs.set(node, new Set(node.src.flatMap((s) => [...needs.get(s)!])));
+    needs.set(node, united(node.src.map((s) => needs.get(s)!)));
     if (taken(node)) continue;
     const sources = new Set(node.src.flatMap((s) => draftOf.get(s) ?? []));
     if (node.op === 'reduce') {
@@ -210,6 +217,13 @@ export function reductionsOf(
     structure: own,
     members: [...members].map(([node, per]) => ({ node, per })),
   }));
+}
+
+/** All of these: one of the sets, where it has what the others have. */
+function united<T>(sets: readonly ReadonlySet<T>[]): ReadonlySet<T> {
+  const [largest = new Set<T>(), ...others] = [...new Set(sets)].sort((a, b) => b.size - a.size);
+  const more = others.flatMap((set) => [...set].filter((x) => !largest.has(x)));
+  return more.length === 0 ? largest : new Set([...largest, ...more]);
 }
 
 /** Whether what is reduced are windows that slide over an image. */
