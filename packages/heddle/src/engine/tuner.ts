@@ -63,16 +63,24 @@ function tunerOf(device: Device, measure: boolean, memory: TuningMemory): Tuner 
     return variants.some((v) => v.name === known) ? known : undefined;
   };
   const tune: Tune = (requests, others) => {
-    const unknown = new Map<string, TuneRequest>();
+    const unknown = new Map<string, TuneRequest[]>();
     for (const request of requests)
-      if (!remembered(request) && !unknown.has(request.key)) unknown.set(request.key, request);
+      if (!remembered(request)) unknown.set(request.key, [...(unknown.get(request.key) ?? []), request]);
     if (!measure || unknown.size === 0) return requests.map(remembered);
+    // First those of several calls: what is chosen for the others is compiled while the rest is timed.
+    const isAlone = ([, calls]: [string, TuneRequest[]]): number => Number(calls.length === 1);
+    const inOrder = [...unknown].sort((a, b) => isAlone(a) - isAlone(b));
     // All that has to be compiled is begun, in the order in which it is waited for.
-    const candidates = during('variants', () => plan(device, [...unknown.values()]));
+    const candidates = during('variants', () =>
+      plan(
+        device,
+        inOrder.map(([, [first]]) => first!),
+      ),
+    );
     if (others) prepare(device, others());
     const trials = new TrialMemory(device);
     try {
-      for (const [key, first] of unknown) {
+      for (const [key, [, ...more]] of inOrder) {
         const own = candidates.filter((c) => c.key === key);
         const us = during('tune', () => timeCandidates(device, trials, own));
         const chosen = fastest(us);
@@ -80,8 +88,7 @@ function tunerOf(device: Device, measure: boolean, memory: TuningMemory): Tuner 
         debug(1, () => `tuner: ${key}\n${table(us, chosen)}`);
         const rounded = Object.fromEntries([...us].map(([name, t]) => [name, Number(t.toPrecision(4))]));
         memory.put({ device: where, key, chosen, us: rounded });
-        for (const request of requests)
-          if (request.key === key && request !== first) prepareChosen(device, request, chosen);
+        for (const request of more) prepareChosen(device, request, chosen);
       }
     } finally {
       trials.free();
