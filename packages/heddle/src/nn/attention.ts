@@ -11,7 +11,7 @@ import * as init from './init.js';
 import { KeyValueCache } from './key-value-cache.js';
 import { Linear } from './linear.js';
 import { Module } from './module.js';
-import { constantParameter, requireSize } from './parameter.js';
+import { boundedParameter, constantParameter, requireSize } from './parameter.js';
 
 /** Options of the layer `MultiheadAttention`. */
 export interface MultiheadAttentionOptions {
@@ -120,8 +120,9 @@ export class MultiheadAttention extends Module {
       throw new ArgumentError(
         `[MultiheadAttention] ${numHeads} heads do not divide embedDim ${embedDim}. Choose a divisor.`,
       );
+    // As by `init.xavierUniform`.
     const drawn = (rows: number, columns: number): Tensor<Shape, 'f32'> =>
-      init.xavierUniform(constantParameter([rows, columns], 0));
+      boundedParameter([rows, columns], Math.sqrt(6 / (rows + columns)));
     const isPacked = kdim === embedDim && vdim === embedDim;
     this.inProjWeight = isPacked ? drawn(3 * embedDim, embedDim) : undefined;
     this.qProjWeight = isPacked ? undefined : drawn(embedDim, embedDim);

@@ -38,8 +38,15 @@ export function uniformParameter<const S extends Shape>(
   shape: S,
   fanIn: number,
 ): Tensor<GivenShape<S>, 'f32'> {
+  return boundedParameter(shape, 1 / Math.sqrt(fanIn));
+}
+
+/** f32, drawn from U(−bound, bound). */
+export function boundedParameter<const S extends Shape>(
+  shape: S,
+  bound: number,
+): Tensor<GivenShape<S>, 'f32'> {
   requireIndexable(shape);
-  const bound = 1 / Math.sqrt(fanIn);
   const values = drawnValues(sizeOf(shape), { distribution: 'uniform', offset: -bound, scale: 2 * bound });
   return tensor(values, { shape, requiresGrad: true });
 }
