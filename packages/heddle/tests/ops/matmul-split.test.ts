@@ -246,7 +246,7 @@ test('they are ways to multiply large matrices in f32, where tensor cores are th
   const kindsOf = (...args: Parameters<typeof waysOf>): string[] => [
     ...new Set(waysOf(...args).map(({ name }) => /^\w+(-warpgroups)?/.exec(name)![0])),
   ];
-  assert.deepEqual(kindsOf(1024, 1024, 512), ['tf32x3-warpgroups', 'tf32x3', 'f32']);
+  assert.deepEqual(kindsOf(1024, 1024, 512), ['tf32x3-warpgroups'], 'the others have never been faster');
   assert.deepEqual(kindsOf(1024, 1024, 511), ['tf32x3', 'f32'], 'what the copy engine does not take');
   assert.deepEqual(kindsOf(1024, 1024, 512, 80), ['tf32x3', 'f32'], 'before Hopper');
   for (const [size, capability] of [

@@ -11,6 +11,7 @@ import type { GraphNode, TensorType } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { finishedAfter } from '../finish-cuda.js';
 import { withWhole } from '../launch-rule.js';
+import { outdoWarps } from '../matmul/choose-cuda.js';
 import { matmulSum } from '../matmul/cuda-store.js';
 import { warpgroupStage } from '../matmul/warpgroup.js';
 import { depthOf, ROWS } from '../matmul/warpgroup-layout.js';
@@ -46,9 +47,6 @@ const COLUMNS = 2;
 
 /** Bytes that the tensor cores' loads take: channels are a multiple of them. */
 const COPY = 16;
-
-/** Tiles of warpgroups to time. */
-const MOST_TILES = 4;
 
 type Direction = Parameters<typeof cudnnChannelsLastVariants>[2];
 
@@ -213,7 +211,7 @@ function byWarpgroups(io: KernelIo, problem: LastProblem, direction: Direction):
   const { beside, sums } = io;
   const p = joined({ ...problem, finish: matrixOf(io, direction).finish, beside, sums });
   const sizes = asProduct(p, isWeight);
-  const best = warpgroupTiles(sizes, target, MOST_TILES);
+  const best = warpgroupTiles(sizes, target);
   const tiles = isWeight ? best : withWhole(best, () => warpgroupTiles({ ...sizes, whole: true }, target, 1));
   return warpgroupWays(sizes, tiles, (tile, sums) => ({
     splits: tile.splits,
@@ -246,7 +244,8 @@ function ownWays(io: KernelIo, arg: Conv2dArg, direction: Direction): Variant[] 
     ...byWarpgroups(io, problem, direction),
     ...(io.plain || isWeight ? [] : finishedAfter(io, apart)),
   ];
-  if (!isByWarps(problem.dtype)) return ways;
+  const isOutdone = ways.length > 0 && outdoWarps(asProduct(problem, isWeight));
+  if (isOutdone || !isByWarps(problem.dtype)) return ways;
   const byWarps = lastTiles(problem, io.target, isWeight, ways.length > 0 ? 1 : 2).map((way): Variant => {
     const { warps, each, splits } = way;
     const plan = (): Stage[] => {

@@ -28,6 +28,7 @@ import {
   warpgroupName,
   warpgroupTiles,
   warpgroupWays,
+  wholeTiles,
 } from './warpgroup-tiles.js';
 
 /** `f32-64x32x16`: rows, columns and depth of a tile; lanes and elements of each; its warps along K. */
@@ -94,11 +95,21 @@ function sumOf(
  */
 export const FEW = 2 ** 27;
 
+/** Fewer rows or columns wait for memory. */
+const SLIM = 64;
+
+/**
+ * Whether warpgroups, where they multiply, outdo kernels of warps, so that none of these is timed: of 153 choices of such sizes on
+ * an H200 (2026-11-26) none was faster.
+ */
+export const outdoWarps = ({ batches, M, N, K }: Pick<MatmulProblem, 'batches' | 'M' | 'N' | 'K'>): boolean =>
+  Math.min(M, N) >= SLIM && 2 * batches * M * N * K >= FEW;
+
 /**
  * By warpgroups.
  * @param dtype of the matrices
  * @param split f32 at the accuracy of f32
- * @param whole only the best of those where no blocks share a sum
+ * @param whole only the best of those where no blocks share a sum (`wholeTiles`)
  */
 export function warpgroupVariants(
   io: KernelIo,
@@ -107,8 +118,8 @@ export function warpgroupVariants(
   { split = false, whole = false }: { readonly split?: boolean; readonly whole?: boolean } = {},
 ): Variant[] {
   const following = p.followed ? costOfCall(p.finish, [io.node.dtype, i32, i32, i32]) : 0;
-  const sizes = { ...p, dtype, split, following, whole, turned: turnedOf(p, dtype) };
-  const tiles = warpgroupTiles(sizes, io.target, whole ? 1 : undefined);
+  const sizes = { ...p, dtype, split, following, turned: turnedOf(p, dtype) };
+  const tiles = whole ? wholeTiles(sizes, io.target) : warpgroupTiles(sizes, io.target);
   return warpgroupWays(sizes, tiles, (tile, sums) => ({
     name: warpgroupName(tile, dtype, split),
     plan: () => warpgroupStages(io, { ...p, sums }, tile, dtype, split),
@@ -131,7 +142,7 @@ const finishedApart = (io: KernelIo, split: boolean): Variant[] =>
  * multiply tf32 eight times as fast as CUDA cores f32, in other GPUs not even three times.
  */
 const splitsPay = ({ M, N }: MatmulProblem, { capability }: Target): boolean =>
-  Math.min(M, N) >= 64 && capability >= 80 && capability % 10 === 0;
+  Math.min(M, N) >= SLIM && capability >= 80 && capability % 10 === 0;
 
 /** The most promising first. Small products are f32 whatever was asked for. */
 function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
@@ -154,18 +165,21 @@ function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
     if (!hasWarpgroups(operand)) return warpVariants(operand).slice(0, warps);
     const split = operand === 'tf32x3';
     const ways = [...warpgroupVariants(io, p, dtype, { split }), ...finishedApart(io, split)];
-    return [...ways, ...warpVariants(operand).slice(0, 2)];
+    return outdoWarps(p) ? ways : [...ways, ...warpVariants(operand).slice(0, 2)];
   };
   if (isHalf(dtype)) return tensorVariants(dtype.name as 'f16' | 'bf16');
-  const plain = matmulTiles(p, io.target, 4).map((tile) => ({
-    name: nameOf(tile),
-    plan: () => stages(io, p, matmulTile(p, tile), tile, LEVEL.f32),
-  }));
-  if (precision === 'f32' && !few && splitsPay(p, io.target))
-    return [...tensorVariants('tf32x3', 3), ...plain.slice(0, 2)];
-  if (precision === 'f32' || io.target.capability < 80) return plain;
+  const plainVariants = (most: number): Variant[] =>
+    matmulTiles(p, io.target, most).map((tile) => ({
+      name: nameOf(tile),
+      plan: () => stages(io, p, matmulTile(p, tile), tile, LEVEL.f32),
+    }));
+  if (precision === 'f32' && !few && splitsPay(p, io.target)) {
+    const split = tensorVariants('tf32x3', 3);
+    return hasWarpgroups('tf32x3') ? split : [...split, ...plainVariants(2)];
+  }
+  if (precision === 'f32' || io.target.capability < 80) return plainVariants(4);
   const tensor = tensorVariants(precision);
-  return few ? [...plain.slice(0, 3), ...tensor.slice(0, 3)] : tensor;
+  return few ? [...plainVariants(3), ...tensor.slice(0, 3)] : tensor;
 }
 
 const choice = (

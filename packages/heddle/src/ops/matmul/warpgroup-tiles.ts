@@ -60,6 +60,12 @@ export interface WarpgroupSizes extends Pick<MatmulProblem, 'batches' | 'M' | 'N
   readonly sums?: ColumnSums | undefined;
 }
 
+/** Tiles to time. Of 187 choices on an H200 (2026-11-26) the fastest tile was among the first four of the model in 185. */
+const MOST = 4;
+
+/** A tile that takes this much longer by the model is no match for another launch, whatever the model does not know. */
+const FAR = 1.5;
+
 /** Stages that keep wgmma busy while memory answers. */
 const STAGES = 4;
 
@@ -148,7 +154,7 @@ const splitsFor = (tiles: number, units: number): number[] =>
  * Ways to multiply by warpgroups that share tiles, the most promising first. Behind them is the best by turns, if it promises
  * more: how much of an epilogue hides behind products has to be timed.
  */
-export function warpgroupTiles(p: WarpgroupSizes, target: Target, count = 6): WarpgroupTile[] {
+export function warpgroupTiles(p: WarpgroupSizes, target: Target, count = MOST): WarpgroupTile[] {
   // As a left operand what lies across K costs less: the transpose is computed, unless columns of its tiles would be summed.
   if (p.turned.b && !p.turned.a && !p.split && !p.sums) {
     const transpose = { ...p, M: p.N, N: p.M, turned: { a: true, b: false } };
@@ -160,9 +166,17 @@ export function warpgroupTiles(p: WarpgroupSizes, target: Target, count = 6): Wa
   return [...together, ...byTurns.filter((tile) => together.every((other) => cycles(tile) < cycles(other)))];
 }
 
+/** The best tile whose sums no blocks share, and the best by turns: none if shared sums promise to take far less. */
+export function wholeTiles(p: WarpgroupSizes, target: Target): WarpgroupTile[] {
+  const whole = { ...p, whole: true };
+  const least = (sizes: WarpgroupSizes): number =>
+    Math.min(...fastestTiles(rule, target, sizes, 1).map((tile) => rule.cycles(target, sizes, tile)));
+  return least(whole) <= FAR * least(p) ? warpgroupTiles(whole, target, 1) : [];
+}
+
 /**
- * Ways by tiles, the most promising first. Where sums of columns are wanted, the best also without them, and the best by turns:
- * how much they keep products waiting has to be timed against a launch that reads what was stored.
+ * Ways by tiles, the most promising first. Where sums of columns are wanted, the best also without them: how much they keep
+ * products waiting has to be timed against a launch that reads what was stored.
  */
 export function warpgroupWays<Way extends Variant>(
   p: WarpgroupSizes,
@@ -170,13 +184,10 @@ export function warpgroupWays<Way extends Variant>(
   way: (tile: WarpgroupTile, sums: ColumnSums | undefined) => Way,
 ): Way[] {
   const ways = tiles.map((tile) => way(tile, p.sums));
-  if (!p.sums) return ways;
-  const whole = tiles.filter(({ splits }) => splits === 1);
-  const best = [false, true].flatMap((byTurns) =>
-    whole.filter((t) => (t.alternate ?? false) === byTurns).slice(0, 1),
-  );
-  const apart = best.map((tile) => way(tile, undefined));
-  return [...ways, ...apart.map((way) => ({ ...way, name: `${way.name}, then sums` }))];
+  const best = p.sums && tiles.find(({ splits }) => splits === 1);
+  if (!best) return ways;
+  const apart = way(best, undefined);
+  return [...ways, { ...apart, name: `${apart.name}, then sums` }];
 }
 
 export const splitName = ({ splits }: Pick<WarpgroupTile, 'splits'>): string =>
