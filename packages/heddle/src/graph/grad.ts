@@ -4,8 +4,7 @@ import { topological } from '../core/node.js';
 import type { ScalarOp } from '../kernel/ir/ops.js';
 import * as b from './build.js';
 import { callOf, type FusedOp } from './fused-op.js';
-import type { GraphNode, GraphOp } from './node.js';
-import { argOf } from './node.js';
+import { argOf, GraphNode, type GraphOp } from './node.js';
 import { asPartOf } from './origin.js';
 import { rewritten } from './rewrites.js';
 
@@ -159,9 +158,48 @@ const RULES = {
   call: (node, g) => {
     const { op, arg } = callOf(node);
     if (op.grad) return op.grad(node, g, arg);
-    return vjp([b.withGradients(() => op.compose(node.src, arg))], [g], node.src);
+    return gradientsOf((src) => op.compose(src, arg), node.src, g);
   },
 } as const satisfies Record<GraphOp, GradientRule>;
+
+/** Whether constructors of nodes look at what it was made of instead. */
+const isSeenThrough = (node: GraphNode): boolean =>
+  node.op === 'permute' ||
+  node.op === 'reshape' ||
+  (node.op === 'map' && !node.isLeaf && argOf(node, 'map').op === 'cast');
+
+/**
+ * The gradients of what is composed of sources, by its gradient `g`. Leaves stand for views and casts meanwhile: nodes would be made
+ * of what these were made of, where that is simpler, and a gradient with respect to the source would miss them.
+ */
+function gradientsOf(
+  compose: (src: readonly GraphNode[]) => GraphNode,
+  sources: readonly GraphNode[],
+  g: GraphNode,
+): readonly (GraphNode | undefined)[] {
+  const stands = sources.map((s) =>
+    s.requiresGrad && isSeenThrough(s) ? b.leaf(s.shape, s.dtype, true) : s,
+  );
+  const gradients = vjp([b.withGradients(() => compose(stands))], [g], stands);
+  if (stands.every((stand, i) => stand === sources[i])) return gradients;
+  const made = new Map(stands.map((stand, i) => [stand, sources[i]!]));
+  const ends = new Set([g, ...stands]);
+  const roots = gradients.filter((node) => node !== undefined);
+  for (const node of topological(roots, (n) => (ends.has(n) ? [] : n.src))) {
+    const src = node.src.map((s) => made.get(s) ?? s);
+    if (!made.has(node)) made.set(node, src.every((s, i) => s === node.src[i]) ? node : remade(node, src));
+  }
+  return gradients.map((node) => node && made.get(node)!);
+}
+
+/** The same of other sources. What constructors see through is made by them. */
+function remade(node: GraphNode, src: readonly GraphNode[]): GraphNode {
+  const [x] = src as [GraphNode];
+  if (node.op === 'permute') return b.permute(x, argOf(node, 'permute').axes);
+  if (node.op === 'reshape') return b.reshape(x, node.shape);
+  if (node.op === 'map' && argOf(node, 'map').op === 'cast') return b.cast(x, node.dtype);
+  return new GraphNode(node.op, node.type, src, node.arg, node.requiresGrad);
+}
 
 /** At every element, the product of the others along `axes`: without dividing by an element that is 0. */
 function productOfOthers(x: GraphNode, axes: readonly number[]): GraphNode {
@@ -198,7 +236,7 @@ const slopeOfProduct: FusedOp<readonly number[]> = {
   name: 'productOfOthers',
   infer: ([x]) => x!,
   compose: ([x], axes) => productOfOthers(x!, axes),
-  grad: ({ src: [x] }, g, axes) => vjp([b.withGradients(() => productsOfOthers(x!, axes))], [g], [x!]),
+  grad: ({ src }, g, axes) => gradientsOf(([x]) => productsOfOthers(x!, axes), src, g),
   kernels: [],
 };
 

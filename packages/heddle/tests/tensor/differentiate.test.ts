@@ -4,9 +4,11 @@ import { test } from 'node:test';
 import * as H from '../../src/index.js';
 import {
   type AnyTensor,
+  bf16,
   buffer,
   ceilDiv,
   customGradient,
+  f16,
   f32,
   f64,
   grad,
@@ -144,6 +146,46 @@ test('second derivatives agree with differences of first ones', async () => {
     };
     await assert.doesNotReject(gradcheck(slopes as never, [x, w], { tolerance: 1e-5 }), name);
   }
+});
+
+test('views and casts hide no gradient from what is composed of them', async () => {
+  useDevice('cpu');
+  const values = Float32Array.from({ length: 12 }, (_, i) => 1 + 0.5 * Math.sin(2 * i + 0.7));
+  const composed: Readonly<Record<string, (x: Tensor) => AnyTensor>> = {
+    cumprod: (x) => x.cumprod(0),
+    cumsum: (x) => x.cumsum(0),
+    softmax: (x) => x.softmax(0),
+    logSumExp: (x) => x.logSumExp(0),
+    'the gradient of prod': (x) => grad((x: Tensor) => x.prod(0).sum())(x),
+  };
+  const views: Readonly<Record<string, (x: Tensor) => AnyTensor>> = {
+    permute: (x) => x.permute([1, 0]),
+    reshape: (x) => x.reshape([4, 3]),
+    cast: (x) => x.cast(f32),
+    'permute and cast': (x) => x.permute([1, 0]).cast(f32),
+  };
+  for (const dtype of [f32, f16, bf16])
+    for (const [name, op] of Object.entries(composed))
+      for (const [of, view] of Object.entries(views)) {
+        const x = tensor(values, { shape: [3, 4] }).cast(dtype as typeof f32) as Tensor;
+        const slope = (from: (x: Tensor) => AnyTensor) =>
+          grad(
+            (x: Tensor) =>
+              op(from(x) as Tensor)
+                .cast(f32)
+                .square()
+                .sum() as Tensor,
+          )(x);
+        // A product is no view; this one is exact.
+        const [got, wanted] = [slope(view), slope((x) => view(x).mul(2).div(2))];
+        const size = Math.max(...(await list(wanted)).map(Math.abs));
+        const wide = await list(wanted);
+        for (const [i, v] of (await list(got)).entries())
+          assert.ok(
+            Math.abs(v - wide[i]!) <= 0.01 * size,
+            `${name} of ${of}, ${dtype.name}: ${v} for ${wide[i]}`,
+          );
+      }
 });
 
 test('what grad gives can be trained through: a penalty on the gradient', async () => {
