@@ -28,6 +28,11 @@ export interface FusedOp<Arg = unknown> {
    * along an axis of the node, and can be made theirs where they are constant. Default: none.
    */
   scaledBy?(node: GraphNode, arg: Arg): ScaledBy | undefined;
+  /**
+   * Whether its composition is a sum for each element, of the element's row of the first source with weights, the last one:
+   * it may be computed so where that is quicker than a launch of a kernel. Default: no.
+   */
+  readonly ofRows?: boolean;
   /** Its first source only counts divided by the second, which broadcasts to it: f(x, s) = f(x / s, 1). Default: it is not so. */
   readonly ofQuotient?: boolean;
   /** How it is put together of parts, if it is a reduction of its one source. Default: it is not, or needs all at once. */

@@ -15,8 +15,36 @@ export interface Group {
    * are sums of the columns that its kernel stores, and their results come last.
    */
   readonly reduction?: MatrixReduction;
+  /** On a GPU: what was several groups, and is computed row by row, one after the other. */
+  readonly chain?: RowChain;
   /** Roots that are stored as regions of other nodes' memory: see passes/regions.ts. */
   readonly regions?: ReadonlyMap<GraphNode, Region>;
+}
+
+/** Groups whose results, at each row, need each other only at that row: a block computes a row of all of them. */
+export interface RowChain {
+  /** Each result has this many rows: as many elements one after the other are one. */
+  readonly rows: number;
+  /** Of a row: those of a cluster share its larger products, and compute all else each for itself. */
+  readonly blocks: number;
+  /** In an order in which they can be computed. */
+  readonly links: readonly RowLink[];
+}
+
+/** What was a group of its own: elementwise, or with reductions of each row, or a product of each row with a matrix. */
+export interface RowLink {
+  readonly roots: readonly GraphNode[];
+  readonly reduction?: MatrixReduction | undefined;
+  readonly product?: RowProduct | undefined;
+}
+
+/** A call that is computed by its composition, which has one reduction, and what is elementwise of it. */
+export interface RowProduct {
+  readonly call: GraphNode;
+  readonly composed: GraphNode;
+  readonly sum: GraphNode;
+  /** Blocks of a row each take some of the terms of every sum, or some of the sums. */
+  readonly shared?: 'terms' | 'columns' | undefined;
 }
 
 /** Where in the memory of a whole one of its parts lies: element (i, j, …) of the part at offset + i·strides[0] + j·strides[1] … */

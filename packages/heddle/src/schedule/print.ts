@@ -41,8 +41,10 @@ export function printPlan(
 
 const nodeText = ({ op, dtype, shape }: GraphNode): string => `${op} ${dtype.name}(${shape.join(',')})`;
 
-const groupText = ({ roots, call, reduction }: Group): string =>
-  `${call ? `${call.choice.name} → ` : reduction ? 'reduction → ' : ''}${roots.map(nodeText).join(', ')}`;
+const groupText = ({ roots, call, reduction, chain }: Group): string => {
+  const kind = call?.choice.name ?? (chain ? `chain of ${chain.links.length}` : reduction && 'reduction');
+  return `${kind ? `${kind} → ` : ''}${roots.map(nodeText).join(', ')}`;
+};
 
 const placeText = (place: Place): string => Object.entries(place).flat().join(' ');
 

@@ -1,6 +1,13 @@
 /** The graph compiler: from a graph to launches. `PASSES` is the list, in the order they run. */
 import { printPlan, verifyPlan } from '#schedule/checks.js';
-import { joinLists, joinSums, mergeLaunches, placeParts, tuneCalls } from '#schedule/gpu-passes.js';
+import {
+  chainRows,
+  joinLists,
+  joinSums,
+  mergeLaunches,
+  placeParts,
+  tuneCalls,
+} from '#schedule/gpu-passes.js';
 import { env } from '../core/env.js';
 import { debug } from '../core/log.js';
 import type { GraphNode } from '../graph/node.js';
@@ -50,6 +57,12 @@ export const PASSES: readonly PlanPass[] = [
     why: 'what only puts others together is stored by those who make its parts: nothing is copied',
     when: gpu,
     run: placeParts,
+  },
+  {
+    name: 'chains',
+    why: 'small products, and what is computed of their rows, are one launch where a block can take a row through all',
+    when: gpu,
+    run: chainRows,
   },
   {
     name: 'open',

@@ -42,7 +42,7 @@ test('the list of passes, in order, each with a reason', () => {
   assert.deepEqual(
     PASSES.map((p) => p.name),
     [
-      ...['canonicalize', 'partition', 'merge', 'join', 'sums', 'parts', 'open', 'tune', 'lower'],
+      ...['canonicalize', 'partition', 'merge', 'join', 'sums', 'parts', 'chains', 'open', 'tune', 'lower'],
       ...['constants', 'updates', 'levels', 'place', 'lists', 'side by side', 'needs'],
     ],
   );
@@ -58,6 +58,7 @@ const wrong: Readonly<Record<string, readonly [(made: Partial<Plan>, plan: Plan)
     join: [(made) => ({ ...made, groups: made.groups!.slice(1) }), /no group makes a node/],
     sums: [(made) => ({ ...made, groups: made.groups!.slice(1) }), /no group makes a node/],
     parts: [(made) => ({ ...made, groups: made.groups!.slice(1) }), /no group makes a node/],
+    chains: [(made) => ({ ...made, groups: made.groups!.slice(1) }), /no group makes a node/],
     open: [() => ({ calls: new Map() }), /a call is not open/],
     tune: [
       (_, { groups }) => ({ variants: new Map(groups.map((g) => [g, {} as Variant])) }),
@@ -169,11 +170,12 @@ test('HEDDLE_DEBUG=3 has something to say of every pass', () => {
 
 test('layers that are alike are launches of the same kernels', () => {
   const leaf = (...shape: number[]) => b.leaf(shape, f32, false);
-  let x = leaf(64, 32);
-  const weights = [1, 2, 3].map(() => leaf(32, 32));
+  let x = leaf(64, 256);
+  // More than a block for each row of x would read.
+  const weights = [1, 2, 3].map(() => leaf(256, 256));
   // Each has a row kernel and a product with an epilogue; only the last epilogue differs.
   for (const w of weights) {
-    const centred = b.sub(x, b.expand(b.reduce('max', x, [1]), [64, 32]));
+    const centred = b.sub(x, b.expand(b.reduce('max', x, [1]), [64, 256]));
     x = b.map('max', b.add(matmul(centred, w), x), b.like(x, 0));
   }
   const { launches } = schedule([b.mul(x, x)], H200, {});

@@ -63,6 +63,7 @@ export const matmulOp: FusedOp<MatmulArg> = {
       : undefined,
   ],
   scaledBy: ({ src: [_, y] }) => (y!.shape.length === 2 ? { source: 1, along: 1, axis: 1 } : undefined),
+  ofRows: true,
   flops: (node) => 2 * node.size * node.src[0]!.shape.at(-1)!,
   ofIntegers: matmulOfBytes,
   kernels: [matmulChoice, matmulOfHalvesChoice, cpuKernel],

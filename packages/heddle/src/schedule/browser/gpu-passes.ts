@@ -7,6 +7,8 @@ export const joinSums = ({ groups, stored }: Plan): Partition => ({ groups, stor
 
 export const placeParts = joinSums;
 
+export const chainRows = joinSums;
+
 export const joinLists = (launches: readonly PlacedLaunch[]): readonly PlacedLaunch[] => launches;
 
 export const mergeLaunches = joinLists;

@@ -84,8 +84,11 @@ export class Accumulation {
     this.#terms = Math.max(this.#terms, terms);
   }
 
-  /** A loop around all that there is: `counter` is 0, `step`, 2·`step`, … below `end`. */
-  loop(counter: Variable, end: number, step = 1): void {
+  /**
+   * A loop around all that there is: `counter` is 0, `step`, 2·`step`, … below `end`.
+   * @param unrolled the innermost loop, so that the loads of all its terms are on their way together
+   */
+  loop(counter: Variable, end: number, step = 1, unrolled = false): void {
     const most = this.#level.some(({ node }) => isInexact(node)) ? MOST_TERMS : Number.POSITIVE_INFINITY;
     let [variable, by] = [counter, step];
     while (this.#terms * Math.ceil(end / by) > most) {
@@ -99,7 +102,7 @@ export class Accumulation {
       }
       this.#rise();
     }
-    const unroll = this.#isFirst ? false : 'never';
+    const unroll = this.#isFirst ? unrolled : 'never';
     this.#body = [k.forLoop(variable, k.int(0), k.int(end), k.int(by), k.block(this.#body), unroll)];
     this.#terms *= Math.ceil(end / by);
   }

@@ -54,6 +54,10 @@ export interface LoopScope {
   startOf?(memory: MemoryNode): number;
   /** A value that is the same wherever the kernel asks for it: a reduction of the row it works on. */
   held?(node: GraphNode): Expr | undefined;
+  /** Where an element of a node is in its memory, if that is only a part of it; by its place among all elements. */
+  placed?(node: GraphNode, index: Affine): Affine;
+  /** What to take for a load, if the kernel has it. */
+  loaded?(memory: MemoryNode, index: Affine): Expr | undefined;
   /** What to take for a load of several lanes that lie apart. */
   gathered?(memory: MemoryNode, index: Affine): Expr | undefined;
 }
@@ -103,7 +107,7 @@ export class Evaluator {
     const held = this.scope.held?.(node);
     if (held) return held.type.lanes === this.#lanes ? held : k.splat(held, this.#lanes);
     const memory = this.scope.memory(node);
-    const made = memory ? this.#load(memory, flatten(at)) : this.#compute(node, at);
+    const made = memory ? this.#load(memory, this.#placeOf(node, at)) : this.#compute(node, at);
     const value = node.users > 1 && this.#out ? this.#bind(made) : made;
     this.define(node, at, value);
     return value;
@@ -114,6 +118,11 @@ export class Evaluator {
     const inner = new Evaluator(this.scope, this.vector, out);
     for (const [at, values] of this.#known) inner.#known.set(at, new Map(values));
     return inner;
+  }
+
+  #placeOf(node: GraphNode, at: Coordinates): Affine {
+    const index = flatten(at);
+    return this.scope.placed?.(node, index) ?? index;
   }
 
   get #lanes(): Lanes {
@@ -133,6 +142,8 @@ export class Evaluator {
 
   #load(memory: MemoryNode, at: Affine): Expr {
     this.scope.onLoad?.({ memory, index: at });
+    const loaded = this.scope.loaded?.(memory, at);
+    if (loaded) return k.splat(loaded, this.#lanes);
     const index = offset(at, -(this.scope.startOf?.(memory) ?? 0));
     if (!this.vector) return k.load(memory, [toExpr(index)]);
     const { atom: v, lanes } = this.vector;

@@ -3,6 +3,7 @@
  * of 4; how a GPU ('threads') shares out the elements, rows or columns of a group is elements.ts, rows.ts, columns.ts and
  * strips.ts.
  */
+import { chainBody } from '#schedule/chain.js';
 import { stripsBody } from '#schedule/strips.js';
 import type { GraphNode } from '../../graph/node.js';
 import type { Expr, MemoryNode, Param, Statement } from '../../kernel/ir/ir.js';
@@ -36,7 +37,7 @@ const BLOCK_WORK = 16384;
 /** Lower a group; nodes for which `hasMemory` holds are read, all others computed here. */
 export function lowerGroup(
   name: string,
-  { roots, reduction, regions }: Group,
+  { roots, reduction, chain, regions }: Group,
   hasMemory: (node: GraphNode) => boolean,
   target: Target,
 ): LoweredGroup {
@@ -45,6 +46,7 @@ export function lowerGroup(
   const outputs = roots.map((root, i) => parameter(`y${i}`, root));
   let anySize: AnySizeForm | undefined;
   const body = (): Body => {
+    if (chain) return chainBody(roots, outputs, chain, memories);
     if (reduction) {
       const isAgain = reduction.members.some(({ per }) => per === 'element');
       const ofColumns = isAgain ? stripsBody : columnsBody;

@@ -16,7 +16,10 @@ export interface Form {
   readonly nodes: readonly GraphNode[];
 }
 
-export function formOf({ roots, call, reduction, regions }: Group, stored: ReadonlySet<GraphNode>): Form {
+export function formOf(
+  { roots, call, reduction, chain, regions }: Group,
+  stored: ReadonlySet<GraphNode>,
+): Form {
   const isRead = (n: GraphNode): boolean => stored.has(n) && !roots.includes(n);
   const nodes = topological(roots, (n) => (isRead(n) ? [] : n.src));
   const ids = new Map(nodes.map((n, i) => [n, i]));
@@ -30,6 +33,7 @@ export function formOf({ roots, call, reduction, regions }: Group, stored: Reado
     call && [call.choice.name, ...numbers([call.node, call.made, ...call.also])],
     windows && [windows.sizes, numbers(windows.functions), numbers(windows.between)],
     reduction && [reduction.structure, reduction.members.map(({ node, per }) => [ids.get(node), per])],
+    chain && [chain.rows, chain.blocks, chain.links.map((link) => numbers(link.roots))],
     regions && [...regions].map(([root, { strides, offset }]) => [ids.get(root), strides, offset]),
   ];
   return { text: [...lines, jsonOf(group)].join('\n'), nodes };

@@ -248,7 +248,7 @@ function usersOf(nodes: readonly GraphNode[], order: readonly GraphNode[]): Set<
 }
 
 /** Groups after those whose results they read. */
-function inOrder(groups: readonly Group[], stored: ReadonlySet<GraphNode>): Group[] {
+export function inOrder(groups: readonly Group[], stored: ReadonlySet<GraphNode>): Group[] {
   const makerOf = new Map(groups.flatMap((g) => g.roots.map((r) => [r, g] as const)));
   const ordered = new Set<Group>();
   const seen = new Set<Group>();

@@ -22,7 +22,10 @@ export function claimUpdates(
     const [writer, another] = users.makers(node);
     if (!writer || another || taken.has(old) || updated.has(node)) continue;
     // Threads of a reduction's kernel read of what the others write, also by way of its own results.
-    const own = writer.group.reduction ? new Set(writer.group.roots) : undefined;
+    const { reduction, chain } = writer.group;
+    // Other threads read later what one would write over.
+    if (chain) continue;
+    const own = reduction ? new Set(writer.group.roots) : undefined;
     const before = own ? new Set([...stored].filter((n) => !own.has(n))) : stored;
     if (!writer.group.roots.every((r) => onlyInPlace(r, old, before))) continue;
     const uses = (of: GraphNode) => (s: Work['stages'][number]) =>

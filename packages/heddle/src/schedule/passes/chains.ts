@@ -1,0 +1,308 @@
+/**
+ * Chains of groups whose results need each other only row by row, as one launch: a block takes a row through all of them, and
+ * what is only used inside is never in memory. In a small network this is the end of the forward pass and the beginning of the
+ * backward pass: the last products, the loss with its gradient, and the products behind it. Each of these launches takes a
+ * microsecond or two, most of it for its start and its end.
+ *
+ * Each block reads the weights of all products. A product joins where this takes no longer than another launch would.
+ */
+import { topological } from '../../core/node.js';
+import { callOf } from '../../graph/fused-op.js';
+import { argOf, GraphNode } from '../../graph/node.js';
+import { clusterSizes, FITTED } from '../../kernel/ir/machine.js';
+import { GPU, type Target } from '../../kernel/ir/target.js';
+import { type Group, type RowLink, type RowProduct, readsOf } from '../group.js';
+import { chainThreads } from '../lower/chain-shares.js';
+import type { Plan, PlanSetting } from '../plan.js';
+import { isReduction } from './finish.js';
+import { needsGroup } from './followers.js';
+import { openCall } from './hand-written.js';
+import { inOrder, type Partition } from './partition.js';
+
+/** Reduced elements of a row, each warp of a block reducing all of them. */
+const MOST_REDUCED = 256;
+/** Elements of a row in a group without a product: more are computed better by more than a block. */
+const MOST_ELEMENTS = 1024;
+
+/** Bytes of a row in shared memory: less than a block has without asking, so that sums of a cluster have room. */
+const MOST_KEPT = GPU.freeSharedBytes / 2;
+
+/** The groups, with those that a block can compute row by row as one, each chain as long as it can be. */
+export function chainRows({ groups, stored, roots }: Plan, { target }: PlanSetting): Partition {
+  const isRoot = new Set(roots);
+  let plan: Partition = { groups, stored };
+  for (const first of groups) {
+    if (!isOfRows(first) || !plan.groups.includes(first)) continue;
+    const chains = clusterSizes(target.capability).map((blocks) => new Draft(first, plan, blocks, target));
+    const longest = chains.reduce((a, b) => (b.chain.length > a.chain.length ? b : a));
+    if (longest.chain.length > 1) plan = joined(longest, plan, isRoot);
+  }
+  return plan;
+}
+
+/** A group, and how it is computed row by row. */
+interface Chained {
+  readonly group: Group;
+  readonly link: RowLink;
+}
+
+/** A chain that begins with a product, in the making. */
+class Draft {
+  readonly chain: Chained[] = [];
+  readonly rows: number;
+  readonly blocks: number;
+  readonly #stored: ReadonlySet<GraphNode>;
+  readonly #target: Target;
+  /** What later links may read of the whole row. */
+  readonly #made = new Set<GraphNode>();
+  /** The weights of the products: into how many parts blocks have shared them. */
+  readonly #weights = new Map<GraphNode, number>();
+
+  /** @param blocks of a row */
+  constructor(first: Group, { groups, stored }: Partition, blocks: number, target: Target) {
+    const { shape, size } = first.call!.node;
+    this.rows = size / shape.at(-1)!;
+    this.blocks = blocks;
+    this.#stored = stored;
+    this.#target = target;
+    if (this.rows === 1 || !this.#take(first)) return;
+    const depths = depthsOf(groups, stored);
+    const start = depths.get(first.roots[0]!)!;
+    for (const group of groups) {
+      const reads = outerReads(group, stored);
+      if (group === first || !reads.some((n) => this.#made.has(n))) continue;
+      // It waits for nothing that is made beside the chain.
+      const others = reads.filter((n) => !this.#made.has(n));
+      if (others.some((n) => (depths.get(n) ?? -1) >= start)) continue;
+      if (this.chain.some((before) => needsGroup(others, before.group, groups, stored))) continue;
+      this.#take(group);
+    }
+    const isShared = this.chain.some(({ link }) => link.product?.shared);
+    if (blocks > 1 && !isShared) this.chain.length = 0;
+  }
+
+  /** Take a group, if its rows are made of those of the chain, and a block computes one in no more time than a launch takes. */
+  #take(group: Group): boolean {
+    const { roots, call, reduction, regions, chain } = group;
+    const { rows } = this;
+    if (regions || chain || roots.some(({ size }) => size % rows !== 0)) return false;
+    const isRead = (n: GraphNode): boolean =>
+      this.#made.has(n) || (this.#stored.has(n) && !roots.includes(n));
+    const areRows = (nodes: readonly GraphNode[]): boolean => staysInRows(nodes, this.#made, isRead, rows);
+    if (call) {
+      const product = reduction ? undefined : productOf(group);
+      const [source] = product?.sum.src ?? [];
+      if (!product || !source || !areRows([source]) || !isInRow(product.sum, rows)) return false;
+      const after = new Set([...this.#made, call.node]);
+      const isKnown = (n: GraphNode): boolean => n === call.node || isRead(n);
+      if (!staysInRows(roots, after, isKnown, rows)) return false;
+      return this.#add(group, product);
+    }
+    if (!areRows(roots) || roots.some(({ size }) => size > rows * MOST_ELEMENTS)) return false;
+    if (reduction) {
+      const { structure, members } = reduction;
+      if (!structure.contiguous || structure.rows !== rows || structure.columns > MOST_REDUCED) return false;
+      if (!members.every(({ node }) => node.op !== 'reduce' || isInRow(node, rows))) return false;
+    } else {
+      const inside = topological(roots, (n) => (isRead(n) ? [] : n.src)).filter((n) => !isRead(n));
+      if (inside.some(isReduction)) return false;
+    }
+    return this.#add(group);
+  }
+
+  #add(group: Group, product?: RowProduct): boolean {
+    const ways = product ? this.#waysOf(product, group) : [undefined];
+    for (const shared of ways) {
+      const { roots, reduction } = group;
+      const link: RowLink = { roots, reduction, product: product && { ...product, shared } };
+      const links = [...this.chain.map((c) => c.link), link];
+      if (!this.#isResident(links)) continue;
+      this.chain.push({ group, link });
+      // Of a row whose columns are shared no block has all.
+      if (shared !== 'columns') for (const root of roots) this.#made.add(root);
+      if (product)
+        for (const node of this.#weightsOf(product)) this.#weights.set(node, shared ? this.blocks : 1);
+      return true;
+    }
+    return false;
+  }
+
+  /** Whether the blocks of a chain run all at once, and have room for what they keep of a row. */
+  #isResident(links: readonly RowLink[]): boolean {
+    const { units, limits } = this.#target;
+    const threads = this.rows * this.blocks * chainThreads(links, this.rows);
+    const kept = links.flatMap(({ roots, product }) => (product?.shared === 'columns' ? [] : roots));
+    const bytes = kept.reduce((n, { size, dtype }) => n + size * dtype.bytes, 0) / this.rows;
+    return threads <= units * limits.threadsPerMultiprocessor && bytes <= MOST_KEPT;
+  }
+
+  /** How blocks can do a product, where they receive its weights in the time of the launches that it would be. */
+  #waysOf(product: RowProduct, group: Group): (RowProduct['shared'] | undefined)[] {
+    const { rows, blocks } = this;
+    const columns = product.sum.size / rows;
+    const terms = product.sum.src[0]!.size / product.sum.size;
+    const weights = this.#weightsOf(product);
+    const bytes = columns * terms * product.call.src.at(-1)!.dtype.bytes;
+    const { anotherKernel, received } = FITTED.matmul;
+    const most = anotherKernel * received;
+    const costOf = (parts: number): number => {
+      const isThere = weights.every((node) => (this.#weights.get(node) ?? Number.POSITIVE_INFINITY) <= parts);
+      return isThere ? 0 : (bytes / parts) * Math.ceil((rows * blocks) / this.#target.units);
+    };
+    if (costOf(1) <= most) return [undefined];
+    const along = terms > columns ? 'terms' : 'columns';
+    const length = Math.max(terms, columns);
+    const isEven = length % (4 * blocks) === 0 && Math.min(terms, columns) <= GPU.warp * 4;
+    if (blocks === 1 || !isEven) return [];
+    if (costOf(blocks) <= most) return [along];
+    const launches = openCall(group, this.#stored, this.#target).plan().stages.length;
+    return costOf(blocks) <= most * launches ? [along] : [];
+  }
+
+  #weightsOf({ call }: RowProduct): GraphNode[] {
+    const below = topological([call.src.at(-1)!], (n) => (this.#stored.has(n) ? [] : n.src));
+    return below.filter((n) => this.#stored.has(n));
+  }
+}
+
+/** The chain in the place of its groups. What nobody else reads needs no memory. */
+function joined(
+  { chain, rows, blocks }: Draft,
+  { groups, stored }: Partition,
+  isRoot: ReadonlySet<GraphNode>,
+): Partition {
+  const own = new Set(chain.map(({ group }) => group));
+  const others = groups.filter((group) => !own.has(group));
+  const read = new Set(others.flatMap((group) => outerReads(group, stored)));
+  const made = chain.flatMap(({ group }) => group.roots);
+  const results = made.filter((node) => isRoot.has(node) || read.has(node));
+  const memory = new Set([...stored].filter((n) => results.includes(n) || !made.includes(n)));
+  const group: Group = { roots: results, chain: { rows, blocks, links: chain.map(({ link }) => link) } };
+  const at = groups.findIndex((g) => own.has(g));
+  return { groups: inOrder([...others.slice(0, at), group, ...others.slice(at)], memory), stored: memory };
+}
+
+const outerReads = ({ roots }: Group, stored: ReadonlySet<GraphNode>): GraphNode[] => [
+  ...new Set(roots.flatMap((root) => [...readsOf(root, stored)].filter((n) => !roots.includes(n)))),
+];
+
+/** How many launches one after the other come before what makes a node. */
+function depthsOf(groups: readonly Group[], stored: ReadonlySet<GraphNode>): Map<GraphNode, number> {
+  const depths = new Map<GraphNode, number>();
+  for (const group of groups) {
+    const depth = Math.max(0, ...outerReads(group, stored).map((n) => (depths.get(n) ?? -1) + 1));
+    for (const root of group.roots) depths.set(root, depth);
+  }
+  return depths;
+}
+
+const isOfRows = ({ call }: Group): boolean => call !== undefined && callOf(call.node).op.ofRows === true;
+
+/** A call as a sum for each of its elements. */
+function productOf(group: Group): RowProduct | undefined {
+  const { call, roots } = group;
+  const { node, windows, also } = call!;
+  if (!isOfRows(group) || windows || also.length > 0 || roots.some(({ size }) => size !== node.size))
+    return undefined;
+  const composed = compositionOf(node);
+  const inside = topological([composed], (n) => (node.src.includes(n) ? [] : n.src));
+  // There is none of single terms.
+  const sum = inside.find((n) => n.op === 'reduce' && !node.src.includes(n));
+  return sum && { call: node, composed, sum };
+}
+
+/** What a call is composed of, of its sources as they are: the makers of nodes would look through what has memory. */
+function compositionOf(node: GraphNode): GraphNode {
+  const { src } = node;
+  const stands = src.map(({ type }) => new GraphNode('leaf', type, [], null, false));
+  const made = new Map(stands.map((stand, i) => [stand, src[i]!]));
+  const { op, arg: argument } = callOf(node);
+  const composed = op.compose(stands, argument);
+  for (const n of topological([composed]))
+    if (!made.has(n))
+      made.set(
+        n,
+        new GraphNode(
+          n.op,
+          n.type,
+          n.src.map((s) => made.get(s)!),
+          n.arg,
+          false,
+        ),
+      );
+  return made.get(composed)!;
+}
+
+/** How many of the first dimensions count rows; undefined if rows do not begin where one of them does. */
+function rowDims({ shape }: GraphNode, rows: number): number | undefined {
+  let count = 1;
+  for (let i = 0; i < shape.length; i++) {
+    count *= shape[i]!;
+    if (count === rows) return i + 1;
+    if (count > rows) return undefined;
+  }
+  return undefined;
+}
+
+/** Whether a reduction is of elements of a row each. */
+function isInRow(node: GraphNode, rows: number): boolean {
+  const dims = rowDims(node.src[0]!, rows);
+  return dims !== undefined && argOf(node, 'reduce').axes.every((axis) => axis >= dims);
+}
+
+/**
+ * Whether nodes, at each row, need what the chain has made only at that row.
+ * @param isRead known, or in memory
+ */
+function staysInRows(
+  nodes: readonly GraphNode[],
+  made: ReadonlySet<GraphNode>,
+  isRead: (node: GraphNode) => boolean,
+  rows: number,
+): boolean {
+  const known = new Map<GraphNode, 'free' | 'in rows' | 'mixed'>();
+  for (const node of topological(nodes, (n) => (isRead(n) ? [] : n.src))) {
+    const isGuarded = node.op === 'pad' || node.op === 'fold' || node.op === 'scatterAdd';
+    const sources = isRead(node) ? [] : node.src.map((s) => known.get(s)!);
+    if (made.has(node)) known.set(node, 'in rows');
+    else if (isGuarded && !isRead(node)) known.set(node, 'mixed');
+    else if (sources.every((s) => s === 'free')) known.set(node, 'free');
+    else known.set(node, !sources.includes('mixed') && keepsRows(node, rows, sources) ? 'in rows' : 'mixed');
+  }
+  return nodes.every((node) => known.get(node) !== 'mixed');
+}
+
+/** Whether each row of a node is made of the same row of its sources, of those that are `in rows`. */
+function keepsRows(
+  node: GraphNode,
+  rows: number,
+  sources: readonly ('free' | 'in rows' | 'mixed')[],
+): boolean {
+  const dims = rowDims(node, rows);
+  switch (node.op) {
+    case 'map':
+    case 'detach':
+      return true;
+    case 'reshape':
+      return node.size % rows === 0;
+    case 'permute':
+      return (
+        dims !== undefined &&
+        argOf(node, 'permute')
+          .axes.slice(0, dims)
+          .every((axis, i) => axis === i)
+      );
+    case 'expand':
+      return (
+        dims !== undefined && node.shape.slice(0, dims).every((size, i) => size === node.src[0]!.shape[i])
+      );
+    case 'reduce':
+      return isInRow(node, rows);
+    case 'gather': {
+      const own = rowDims(node.src[0]!, rows);
+      return own !== undefined && dims === own && argOf(node, 'gather').axis >= own && sources[1] === 'free';
+    }
+    default:
+      return false;
+  }
+}
