@@ -25,8 +25,6 @@ export interface Group {
 export interface RowChain {
   /** Each result has this many rows: as many elements one after the other are one. */
   readonly rows: number;
-  /** Of a row: those of a cluster share its larger products, and compute all else each for itself. */
-  readonly blocks: number;
   /** In an order in which they can be computed. */
   readonly links: readonly RowLink[];
 }
@@ -43,8 +41,6 @@ export interface RowProduct {
   readonly call: GraphNode;
   readonly composed: GraphNode;
   readonly sum: GraphNode;
-  /** Blocks of a row each take some of the terms of every sum, or some of the sums. */
-  readonly shared?: 'terms' | 'columns' | undefined;
 }
 
 /** Where in the memory of a whole one of its parts lies: element (i, j, …) of the part at offset + i·strides[0] + j·strides[1] … */

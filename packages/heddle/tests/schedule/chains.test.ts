@@ -141,33 +141,6 @@ test('products of single terms, and with single columns', async () => {
   await agrees(narrow, leaves);
 });
 
-test('blocks of a cluster share products with more weights than one receives in time', async () => {
-  manualSeed(4);
-  const loss = (x: Tensor, v: Tensor, y: Tensor): Tensor =>
-    crossEntropy(x.relu().matmul(v), y as unknown as Tensor<[number], 'i32'>);
-  const make = ([x, v, y]: readonly Tensor[]): readonly Tensor[] => {
-    const [value, gradients] = valueAndGrad(loss, { argnums: [0, 1] })(x!, v!, y!);
-    return [value, ...gradients];
-  };
-  for (const [features, classes] of [
-    [4608, 10],
-    [3200, 16],
-  ] as const) {
-    const leaves = [of(3, features), of(features, classes), labels(3, classes)];
-    const launches = schedule(
-      make(leaves).map(({ node }) => node),
-      target,
-    ).launches.map(({ work }) => work);
-    const [chain] = launches.filter((work) => 'kernel' in work && work.kernel.name.startsWith('rows_'));
-    assert.deepEqual(chain && 'cluster' in chain && chain.cluster, [2, 1, 1]);
-    assert.deepEqual(chain && 'grid' in chain && chain.grid, [6, 1, 1]);
-    await agrees(make, leaves);
-    // Before Hopper there are no clusters.
-    const before = { ...target, capability: 80 };
-    assert.ok(kernelsOf(make(leaves), before).every((name) => !name.startsWith('rows_')));
-  }
-});
-
 test('products with more weights than a block reads in the time of a launch are launches of their own', () => {
   const two = (features: number): number =>
     kernelsOf([of(64, features).matmul(of(features, features)).relu().matmul(of(features, features))]).length;

@@ -6,7 +6,6 @@ import * as k from '../../kernel/ir/ir.js';
 import type { RowChain, RowLink } from '../group.js';
 import { type Affine, plus, times as scaled, toExpr } from './affine.js';
 import { chainThreads } from './chain-shares.js';
-import { quotient, remainder } from './chain-sums.js';
 import { type Coordinates, type Digit, flatten, type LoopAxis } from './coordinates.js';
 import type { Evaluator, LoopScope } from './evaluate.js';
 import {
@@ -20,7 +19,6 @@ import {
   storesOf,
   variable,
 } from './lowering.js';
-import { guarded } from './members.js';
 
 /** Part of a row in shared memory. */
 interface KeptRow {
@@ -49,9 +47,6 @@ export class ChainRow {
   readonly scope: LoopScope;
   /** Where the row is. */
   readonly digits: readonly Digit[];
-  /** Of the block in its cluster, and whether it stores what all of them compute. */
-  readonly rank: Expr;
-  readonly isWriter: readonly Expr[];
   readonly threads: number;
   readonly chain: RowChain;
   readonly outputs: ReadonlyMap<GraphNode, MemoryNode>;
@@ -73,10 +68,7 @@ export class ChainRow {
     this.memories = memories;
     this.outputs = new Map(roots.map((root, i) => [root, outputs[i]!]));
     this.threads = chainThreads(chain.links, chain.rows);
-    const { blocks } = chain;
-    this.rank = remainder(BLOCK, blocks);
-    this.isWriter = blocks > 1 ? [k.alu('eq', [this.rank, k.int(0)])] : [];
-    const row = declared('row', quotient(BLOCK, blocks), this.first);
+    const row = declared('row', BLOCK, this.first);
     this.digits = cut(row, [axis], 'i', this.first)[0]!;
     const first = flatten(this.digits);
     this.scope = {
@@ -157,17 +149,8 @@ export class ChainRow {
     if (count % span !== 0) at(whole > 0 ? k.int(whole * span) : undefined, true, out);
   }
 
-  /**
-   * The values of a row's elements at a place, stored for later links and for others.
-   * @param ofAll each block of a cluster has other elements; by default all have the same, and one stores them
-   */
-  store(
-    roots: readonly GraphNode[],
-    at: Coordinates,
-    evaluator: Evaluator,
-    out: Statement[],
-    ofAll = false,
-  ): void {
+  /** The values of a row's elements at a place, stored for later links and for others. */
+  store(roots: readonly GraphNode[], at: Coordinates, evaluator: Evaluator, out: Statement[]): void {
     const stores: Statement[] = [];
     const results: Statement[] = [];
     for (const root of roots) {
@@ -185,6 +168,6 @@ export class ChainRow {
       const index = plus(flatten(at), scaled(flatten(this.digits), -columns));
       stores.push(k.store(local.memory, v, [toExpr(index)]));
     }
-    out.push(...stores, guarded(ofAll ? [] : this.isWriter, results));
+    out.push(...stores, ...results);
   }
 }

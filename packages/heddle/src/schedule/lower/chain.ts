@@ -65,15 +65,13 @@ const vectorOf = (digits: readonly Digit[][], lanes: Lanes): Vector | undefined 
 
 class Chain {
   readonly #row: ChainRow;
-  /** The block has arrived at the cluster's barrier, after it has read what the others have. */
-  #isRead = false;
 
   constructor(row: ChainRow) {
     this.#row = row;
   }
 
   body(): Body {
-    const { links, rows, blocks } = this.#row.chain;
+    const { links, rows } = this.#row.chain;
     links.forEach((link, i) => {
       this.#row.begin(link, links.slice(0, i), links.slice(i + 1));
       if (link.reduction) this.#reduce(link.reduction);
@@ -81,14 +79,11 @@ class Chain {
       else this.#elements(link.roots);
       this.#row.end();
     });
-    // No block ends while another reads what it has.
-    if (this.#isRead) this.#row.out.push(k.act('waitCluster', []));
     return {
       statement: k.block([...this.#row.first, ...this.#row.out]),
       arrays: this.#row.arrays,
-      grid: [rows * blocks, 1, 1],
+      grid: [rows, 1, 1],
       block: [this.#row.threads, 1, 1],
-      ...(this.#isRead && { cluster: [blocks, 1, 1] as const }),
     };
   }
 
@@ -147,52 +142,42 @@ class Chain {
 
   /** The elements of a row of a product, and what is made of each. */
   #multiply(roots: readonly GraphNode[], product: RowProduct): void {
-    const { sum, shared } = product;
+    const { sum } = product;
     const out = this.#row.out;
     const axes = this.#axesOf(sum);
     const [columns, terms] = [sizeOf(axes.columns), sizeOf(axes.terms)];
     const alongTerms = !this.#liesAlongColumns(sum, axes);
     const inner = { columns: innermost(axes.columns), terms: innermost(axes.terms) };
-    const { blocks } = this.#row.chain;
-    const own = {
-      columns: shared === 'columns' ? columns / blocks : columns,
-      terms: shared === 'terms' ? terms / blocks : terms,
-    };
-    const { lanes, team: size } = sharesOf(own, inner, alongTerms, this.#row.threads);
+    const { lanes, team: size } = sharesOf({ columns, terms }, inner, alongTerms, this.#row.threads);
     const [ofColumn, ofTerm] = alongTerms ? ([1, lanes] as const) : ([lanes, 1] as const);
     // Threads side by side read what lies side by side.
     const apart = alongTerms || size === 1 ? 1 : GPU.warp / size;
     const team: Team = { size, member: quotient(remainder(THREAD, apart * size), apart) };
     const number = add(times(quotient(THREAD, apart * size), apart), remainder(THREAD, apart));
-    const count = { columns: own.columns / ofColumn, terms: own.terms / ofTerm };
+    const count = { columns: columns / ofColumn, terms: terms / ofTerm };
     const isFirst = size > 1 ? [k.alu('eq', [team.member, k.int(0)])] : [];
-    const together = shared === 'terms' ? this.#together(roots, product, axes, columns) : undefined;
     this.#row.turns(count.columns, this.#row.threads / size, number, out, (place, inside, into) => {
-      let column =
+      const column =
         inside && size > 1 ? k.alu('min', [k.read(place), k.int(count.columns - 1)]) : k.read(place);
-      if (shared === 'columns') column = add(column, times(this.#row.rank, count.columns));
       const body = inside && size === 1 ? [] : into;
       const ofColumns = cut(declared('c', times(column, ofColumn), body), axes.columns, 'c', body);
       const wide = vectorOf(ofColumns, ofColumn);
       const at = [...this.#row.digits, ...ofColumns.flat()];
-      const results = together ? undefined : this.#resultsAt(roots, product, at, wide, body);
+      const evaluator = this.#resultsAt(roots, product, at, wide, body);
       const term = (number: Expr, to: Statement[]): Expr => {
-        const own = shared === 'terms' ? add(number, times(this.#row.rank, count.terms)) : number;
-        const ofTerms = cut(declared('k', times(own, ofTerm), to), axes.terms, 'k', to);
-        const evaluator = new Evaluator(this.#row.scope, wide ?? vectorOf(ofTerms, ofTerm), to);
-        return evaluator.value(sum.src[0]!, axes.at(ofColumns, ofTerms));
+        const ofTerms = cut(declared('k', times(number, ofTerm), to), axes.terms, 'k', to);
+        const terms = new Evaluator(this.#row.scope, wide ?? vectorOf(ofTerms, ofTerm), to);
+        return terms.value(sum.src[0]!, axes.at(ofColumns, ofTerms));
       };
       const share = shareOf(sum, { count: count.terms, lanes, at: term }, team, body);
       const one = alongTerms ? joined(opOf(sum), share) : share;
       const total = team.size > 1 ? ofTeam(sum, one, team, apart, body) : one;
       const stores: Statement[] = [];
-      if (together) stores.push(together.put(column, total));
-      else this.#finish(roots, product, { at, evaluator: results!, total }, body, stores);
+      this.#finish(roots, product, { at, evaluator, total }, body, stores);
       const isInside = inside ? [inside] : [];
       if (body === into) into.push(guarded([...isInside, ...isFirst], stores));
       else into.push(guarded(isInside, [...body, ...stores]));
     });
-    together?.finish();
   }
 
   /** What computes the results of a product at a place, with what they read there besides. */
@@ -211,7 +196,7 @@ class Chain {
   /** The results of a product at a place, from the sum there. */
   #finish(
     roots: readonly GraphNode[],
-    { call, composed, sum, shared }: RowProduct,
+    { call, composed, sum }: RowProduct,
     place: {
       readonly at: Coordinates;
       readonly evaluator: Evaluator;
@@ -224,40 +209,7 @@ class Chain {
     place.evaluator.define(sum, at, k.read(declared('sum', place.total, before)));
     const evaluator = place.evaluator.within(out);
     evaluator.define(call, at, k.read(declared('v', evaluator.value(composed, at), out)));
-    this.#row.store(roots, at, evaluator, out, shared === 'columns');
-  }
-
-  /**
-   * Sums of which each block of a cluster has a part: each reads those of all blocks, always in the same order. What the results need
-   * besides is read before.
-   */
-  #together(
-    roots: readonly GraphNode[],
-    product: RowProduct,
-    axes: SumAxes,
-    columns: number,
-  ): { readonly put: (column: Expr, part: Expr) => Statement; readonly finish: () => void } {
-    const { sum } = product;
-    const out = this.#row.out;
-    const memory = this.#row.array('part', sum, columns);
-    const column = declared('c', k.alu('min', [THREAD, k.int(columns - 1)]), out);
-    const at = [...this.#row.digits, ...cut(column, axes.columns, 'c', out).flat()];
-    const evaluator = this.#resultsAt(roots, product, at, undefined, out);
-    return {
-      put: (place, part) => k.store(memory, part, [place]),
-      finish: () => {
-        if (this.#isRead) out.push(k.act('waitCluster', []));
-        out.push(k.act('arriveCluster', []), k.act('waitCluster', []));
-        const parts = Array.from({ length: this.#row.chain.blocks }, (_, rank) =>
-          k.intrinsic('loadRemote', [memory, k.read(column), k.int(rank)], sum.dtype),
-        );
-        const total = parts.reduce((a, b) => k.alu(opOf(sum), [a, b]));
-        const stores: Statement[] = [];
-        this.#finish(roots, product, { at, evaluator, total }, stores, stores);
-        out.push(guarded([lessThan(THREAD, columns)], stores), k.act('arriveCluster', []));
-        this.#isRead = true;
-      },
-    };
+    this.#row.store(roots, at, evaluator, out);
   }
 
   /** What is read from memory at the places of a call's elements: it is read before the sums, whose terms arrive meanwhile. */
@@ -296,8 +248,7 @@ class Chain {
       const output = this.#row.outputs.get(root);
       if (output) inside.push(...storesOf(output, k.read(v), root, this.#row.digits, rows));
     }
-    if (inside.length > 0)
-      out.push(guarded([k.alu('eq', [THREAD, k.int(0)]), ...this.#row.isWriter], inside));
+    if (inside.length > 0) out.push(guarded([k.alu('eq', [THREAD, k.int(0)])], inside));
     const wide = roots.filter((root) => !single.includes(root));
     for (const columns of new Set(wide.map(({ size }) => size / this.#row.chain.rows))) {
       const own = wide.filter(({ size }) => size / this.#row.chain.rows === columns);

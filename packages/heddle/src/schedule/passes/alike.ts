@@ -33,7 +33,7 @@ export function formOf(
     call && [call.choice.name, ...numbers([call.node, call.made, ...call.also])],
     windows && [windows.sizes, numbers(windows.functions), numbers(windows.between)],
     reduction && [reduction.structure, reduction.members.map(({ node, per }) => [ids.get(node), per])],
-    chain && [chain.rows, chain.blocks, chain.links.map((link) => numbers(link.roots))],
+    chain && [chain.rows, chain.links.map((link) => numbers(link.roots))],
     regions && [...regions].map(([root, { strides, offset }]) => [ids.get(root), strides, offset]),
   ];
   return { text: [...lines, jsonOf(group)].join('\n'), nodes };

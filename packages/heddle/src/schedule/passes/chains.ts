@@ -9,14 +9,13 @@
 import { topological } from '../../core/node.js';
 import { callOf } from '../../graph/fused-op.js';
 import { argOf, GraphNode } from '../../graph/node.js';
-import { clusterSizes, FITTED } from '../../kernel/ir/machine.js';
+import { FITTED } from '../../kernel/ir/machine.js';
 import { GPU, type Target } from '../../kernel/ir/target.js';
 import { type Group, type RowLink, type RowProduct, readsOf } from '../group.js';
 import { chainThreads } from '../lower/chain-shares.js';
 import type { Plan, PlanSetting } from '../plan.js';
 import { isReduction } from './finish.js';
 import { needsGroup } from './followers.js';
-import { openCall } from './hand-written.js';
 import { inOrder, type Partition } from './partition.js';
 
 /** Reduced elements of a row, each warp of a block reducing all of them. */
@@ -24,7 +23,7 @@ const MOST_REDUCED = 256;
 /** Elements of a row in a group without a product: more are computed better by more than a block. */
 const MOST_ELEMENTS = 1024;
 
-/** Bytes of a row in shared memory: less than a block has without asking, so that sums of a cluster have room. */
+/** Bytes of a row in shared memory: as much as leaves several blocks to a multiprocessor. */
 const MOST_KEPT = GPU.freeSharedBytes / 2;
 
 /** The groups, with those that a block can compute row by row as one, each chain as long as it can be. */
@@ -33,9 +32,8 @@ export function chainRows({ groups, stored, roots }: Plan, { target }: PlanSetti
   let plan: Partition = { groups, stored };
   for (const first of groups) {
     if (!isOfRows(first) || !plan.groups.includes(first)) continue;
-    const chains = clusterSizes(target.capability).map((blocks) => new Draft(first, plan, blocks, target));
-    const longest = chains.reduce((a, b) => (b.chain.length > a.chain.length ? b : a));
-    if (longest.chain.length > 1) plan = joined(longest, plan, isRoot);
+    const draft = new Draft(first, plan, target);
+    if (draft.chain.length > 1) plan = joined(draft, plan, isRoot);
   }
   return plan;
 }
@@ -50,19 +48,16 @@ interface Chained {
 class Draft {
   readonly chain: Chained[] = [];
   readonly rows: number;
-  readonly blocks: number;
   readonly #stored: ReadonlySet<GraphNode>;
   readonly #target: Target;
   /** What later links may read of the whole row. */
   readonly #made = new Set<GraphNode>();
-  /** The weights of the products: into how many parts blocks have shared them. */
-  readonly #weights = new Map<GraphNode, number>();
+  /** The weights of the products. */
+  readonly #weights = new Set<GraphNode>();
 
-  /** @param blocks of a row */
-  constructor(first: Group, { groups, stored }: Partition, blocks: number, target: Target) {
+  constructor(first: Group, { groups, stored }: Partition, target: Target) {
     const { shape, size } = first.call!.node;
     this.rows = size / shape.at(-1)!;
-    this.blocks = blocks;
     this.#stored = stored;
     this.#target = target;
     if (this.rows === 1 || !this.#take(first)) return;
@@ -77,8 +72,6 @@ class Draft {
       if (this.chain.some((before) => needsGroup(others, before.group, groups, stored))) continue;
       this.#take(group);
     }
-    const isShared = this.chain.some(({ link }) => link.product?.shared);
-    if (blocks > 1 && !isShared) this.chain.length = 0;
   }
 
   /** Take a group, if its rows are made of those of the chain, and a block computes one in no more time than a launch takes. */
@@ -111,52 +104,35 @@ class Draft {
   }
 
   #add(group: Group, product?: RowProduct): boolean {
-    const ways = product ? this.#waysOf(product, group) : [undefined];
-    for (const shared of ways) {
-      const { roots, reduction } = group;
-      const link: RowLink = { roots, reduction, product: product && { ...product, shared } };
-      const links = [...this.chain.map((c) => c.link), link];
-      if (!this.#isResident(links)) continue;
-      this.chain.push({ group, link });
-      // Of a row whose columns are shared no block has all.
-      if (shared !== 'columns') for (const root of roots) this.#made.add(root);
-      if (product)
-        for (const node of this.#weightsOf(product)) this.#weights.set(node, shared ? this.blocks : 1);
-      return true;
-    }
-    return false;
+    if (product && !this.#isQuick(product)) return false;
+    const { roots, reduction } = group;
+    const link: RowLink = { roots, reduction, product };
+    if (!this.#isResident([...this.chain.map((c) => c.link), link])) return false;
+    this.chain.push({ group, link });
+    for (const root of roots) this.#made.add(root);
+    if (product) for (const node of this.#weightsOf(product)) this.#weights.add(node);
+    return true;
   }
 
   /** Whether the blocks of a chain run all at once, and have room for what they keep of a row. */
   #isResident(links: readonly RowLink[]): boolean {
     const { units, limits } = this.#target;
-    const threads = this.rows * this.blocks * chainThreads(links, this.rows);
-    const kept = links.flatMap(({ roots, product }) => (product?.shared === 'columns' ? [] : roots));
+    const threads = this.rows * chainThreads(links, this.rows);
+    const kept = links.flatMap(({ roots }) => roots);
     const bytes = kept.reduce((n, { size, dtype }) => n + size * dtype.bytes, 0) / this.rows;
     return threads <= units * limits.threadsPerMultiprocessor && bytes <= MOST_KEPT;
   }
 
-  /** How blocks can do a product, where they receive its weights in the time of the launches that it would be. */
-  #waysOf(product: RowProduct, group: Group): (RowProduct['shared'] | undefined)[] {
-    const { rows, blocks } = this;
-    const columns = product.sum.size / rows;
+  /** Whether a block receives the weights of a product in the time of a launch, besides those that it has. */
+  #isQuick(product: RowProduct): boolean {
     const terms = product.sum.src[0]!.size / product.sum.size;
-    const weights = this.#weightsOf(product);
-    const bytes = columns * terms * product.call.src.at(-1)!.dtype.bytes;
+    const bytes = (product.sum.size / this.rows) * terms * product.call.src.at(-1)!.dtype.bytes;
     const { anotherKernel, received } = FITTED.matmul;
-    const most = anotherKernel * received;
-    const costOf = (parts: number): number => {
-      const isThere = weights.every((node) => (this.#weights.get(node) ?? Number.POSITIVE_INFINITY) <= parts);
-      return isThere ? 0 : (bytes / parts) * Math.ceil((rows * blocks) / this.#target.units);
-    };
-    if (costOf(1) <= most) return [undefined];
-    const along = terms > columns ? 'terms' : 'columns';
-    const length = Math.max(terms, columns);
-    const isEven = length % (4 * blocks) === 0 && Math.min(terms, columns) <= GPU.warp * 4;
-    if (blocks === 1 || !isEven) return [];
-    if (costOf(blocks) <= most) return [along];
-    const launches = openCall(group, this.#stored, this.#target).plan().stages.length;
-    return costOf(blocks) <= most * launches ? [along] : [];
+    const perUnit = Math.ceil(this.rows / this.#target.units);
+    return (
+      bytes * perUnit <= anotherKernel * received ||
+      this.#weightsOf(product).every((node) => this.#weights.has(node))
+    );
   }
 
   #weightsOf({ call }: RowProduct): GraphNode[] {
@@ -167,7 +143,7 @@ class Draft {
 
 /** The chain in the place of its groups. What nobody else reads needs no memory. */
 function joined(
-  { chain, rows, blocks }: Draft,
+  { chain, rows }: Draft,
   { groups, stored }: Partition,
   isRoot: ReadonlySet<GraphNode>,
 ): Partition {
@@ -177,7 +153,7 @@ function joined(
   const made = chain.flatMap(({ group }) => group.roots);
   const results = made.filter((node) => isRoot.has(node) || read.has(node));
   const memory = new Set([...stored].filter((n) => results.includes(n) || !made.includes(n)));
-  const group: Group = { roots: results, chain: { rows, blocks, links: chain.map(({ link }) => link) } };
+  const group: Group = { roots: results, chain: { rows, links: chain.map(({ link }) => link) } };
   const at = groups.findIndex((g) => own.has(g));
   return { groups: inOrder([...others.slice(0, at), group, ...others.slice(at)], memory), stored: memory };
 }
