@@ -11,11 +11,11 @@ import { callOf } from '../../graph/fused-op.js';
 import { argOf, GraphNode } from '../../graph/node.js';
 import { FITTED } from '../../kernel/ir/machine.js';
 import { GPU, type Target } from '../../kernel/ir/target.js';
-import { type Group, type RowLink, type RowProduct, readsOf } from '../group.js';
+import { type Group, type RowLink, type RowProduct } from '../group.js';
 import { chainThreads } from '../lower/chain-shares.js';
 import type { Plan, PlanSetting } from '../plan.js';
 import { isReduction } from './finish.js';
-import { needsGroup } from './followers.js';
+import { needsGroup, readsOfGroup } from './followers.js';
 import { inOrder, type Partition } from './partition.js';
 
 /** Reduced elements of a row, each warp of a block reducing all of them. */
@@ -63,13 +63,14 @@ class Draft {
     if (this.rows === 1 || !this.#take(first)) return;
     const depths = depthsOf(groups, stored);
     const start = depths.get(first.roots[0]!)!;
+    const readsIn = (group: Group): ReadonlySet<GraphNode> => readsOfGroup(group, stored);
     for (const group of groups) {
-      const reads = outerReads(group, stored);
+      const reads = [...readsOfGroup(group, stored)];
       if (group === first || !reads.some((n) => this.#made.has(n))) continue;
       // It waits for nothing that is made beside the chain.
       const others = reads.filter((n) => !this.#made.has(n));
       if (others.some((n) => (depths.get(n) ?? -1) >= start)) continue;
-      if (this.chain.some((before) => needsGroup(others, before.group, groups, stored))) continue;
+      if (this.chain.some((before) => needsGroup(others, before.group, groups, readsIn))) continue;
       this.#take(group);
     }
   }
@@ -149,7 +150,7 @@ function joined(
 ): Partition {
   const own = new Set(chain.map(({ group }) => group));
   const others = groups.filter((group) => !own.has(group));
-  const read = new Set(others.flatMap((group) => outerReads(group, stored)));
+  const read = new Set(others.flatMap((group) => [...readsOfGroup(group, stored)]));
   const made = chain.flatMap(({ group }) => group.roots);
   const results = made.filter((node) => isRoot.has(node) || read.has(node));
   const memory = new Set([...stored].filter((n) => results.includes(n) || !made.includes(n)));
@@ -158,15 +159,11 @@ function joined(
   return { groups: inOrder([...others.slice(0, at), group, ...others.slice(at)], memory), stored: memory };
 }
 
-const outerReads = ({ roots }: Group, stored: ReadonlySet<GraphNode>): GraphNode[] => [
-  ...new Set(roots.flatMap((root) => [...readsOf(root, stored)].filter((n) => !roots.includes(n)))),
-];
-
 /** How many launches one after the other come before what makes a node. */
 function depthsOf(groups: readonly Group[], stored: ReadonlySet<GraphNode>): Map<GraphNode, number> {
   const depths = new Map<GraphNode, number>();
   for (const group of groups) {
-    const depth = Math.max(0, ...outerReads(group, stored).map((n) => (depths.get(n) ?? -1) + 1));
+    const depth = Math.max(0, ...[...readsOfGroup(group, stored)].map((n) => (depths.get(n) ?? -1) + 1));
     for (const root of group.roots) depths.set(root, depth);
   }
   return depths;
