@@ -283,6 +283,26 @@ test('long rows in the shared memory of a cluster, of a block, and read again', 
   assert.equal((await kept(less)).bytes, 0, 'a row is read again');
 });
 
+test('a long row that is read once stays nowhere', () => {
+  for (const [name, make, isKept] of [
+    ['sum', (x: GraphNode) => b.sum(x, [1]), false],
+    ['two sums', (x: GraphNode) => b.add(b.sum(x, [1]), b.sum(b.mul(x, x), [1])), false],
+    ['softmax', (x: GraphNode) => softmax(x, 1, false), true],
+    ['deviations', (x: GraphNode) => b.sum(b.mul(deviation(x), deviation(x)), [1]), true],
+  ] as const) {
+    const { work } = schedule([make(b.leaf([300, 20_000], f32))], H200).launches[0]!;
+    assert.ok('kernel' in work);
+    assert.equal((work.sharedBytes ?? 0) > 0, isKept, name);
+  }
+});
+
+/** From the mean of a row. */
+function deviation(x: GraphNode): GraphNode {
+  const [rows, columns] = x.shape as [number, number];
+  const mean = b.mul(b.sum(x, [1]), b.full([rows, 1], f32, 1 / columns));
+  return b.sub(x, b.expand(mean, x.shape));
+}
+
 /** The names of the arrays of the one kernel that computes a node. */
 const arraysOf = (node: GraphNode, target: Target): string[] => {
   const { work } = schedule([node], target).launches[0]!;

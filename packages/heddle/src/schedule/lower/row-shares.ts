@@ -15,6 +15,8 @@ const KEPT = 16;
 
 /** What is known of a row's elements. */
 export interface RowElements extends ElementReads {
+  /** Whether they are needed again when the first reductions are known. */
+  readonly again: boolean;
   /** Bytes of the value that can take the place of each, if there is one (carried.ts). */
   readonly carriedBytes?: number | undefined;
 }
@@ -26,7 +28,7 @@ export interface RowElements extends ElementReads {
 export function rowSharesOf(
   { rows, columns }: Structure,
   inner: number,
-  { tensors, bytes, isUniform, carriedBytes }: RowElements,
+  { again, tensors, bytes, isUniform, carriedBytes }: RowElements,
   resultBytes: number,
   target: Target,
 ): RowShares {
@@ -34,7 +36,7 @@ export function rowSharesOf(
   const busy = rows >= 16 * units;
   const lanes = ([4, 2] as const).find((n) => inner % n === 0 && (busy || columns >= 32 * n)) ?? 1;
   const vectors = columns / lanes;
-  const shared = isUniform && columns > GPU.threadsPerBlock * KEPT;
+  const shared = again && isUniform && columns > GPU.threadsPerBlock * KEPT;
   const keptIn = (bytes: number): SharedRows | undefined =>
     shared ? sharedRowsOf(columns, lanes, bytes, resultBytes, target) : undefined;
   const kept = keptIn(bytes * tensors);

@@ -17,6 +17,7 @@ import { type Coordinates, type LoopAxis, loopSizes } from './coordinates.js';
 import { Evaluator } from './evaluate.js';
 import { add, BLOCK, type Body, declared, lessThan, type Memories, THREAD, times } from './lowering.js';
 import { MatrixKernel, type MatrixWork, matrixBody, type Piece } from './matrix-kernel.js';
+import { levelsOf } from './members.js';
 import { rowSharesOf } from './row-shares.js';
 import type { RowShares } from './shared-rows.js';
 
@@ -78,7 +79,9 @@ class Rows {
     const inner = loopSizes(axes.at(-1)!).at(-1)!;
     const { resultBytes } = this.#kernel;
     const carried = carriedOf(work, inputs);
-    const elements = { ...readsOf(inputs), carriedBytes: carried?.node.dtype.bytes };
+    const stores = work.roots.some((root) => root.size === structure.rows * structure.columns);
+    const again = stores || levelsOf(work.reduction).length > 1;
+    const elements = { ...readsOf(inputs), again, carriedBytes: carried?.node.dtype.bytes };
     this.#shares = rowSharesOf(structure, inner, elements, resultBytes, target);
     if (this.#shares.carries) this.#carried = carried;
     const { team, lanes, each, blocks, rowsPerBlock, place } = this.#shares;
