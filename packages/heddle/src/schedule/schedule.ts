@@ -1,5 +1,6 @@
 /** The graph compiler: from a graph to launches. `PASSES` is the list, in the order they run. */
 import { printPlan, verifyPlan } from '#schedule/checks.js';
+import { isExchange } from '#schedule/exchanges.js';
 import {
   chainRows,
   joinLists,
@@ -15,7 +16,6 @@ import type { Target } from '../kernel/ir/target.js';
 import type { Schedule } from './launch.js';
 import { canonicalize } from './passes/canonical.js';
 import { splitConstants } from './passes/constants.js';
-import { isExchange } from './passes/exchanges.js';
 import { joinFollowers } from './passes/followers.js';
 import { assignLevels } from './passes/levels.js';
 import { mergeGroups } from './passes/merge.js';

@@ -22,7 +22,6 @@ import {
   type Body,
   cut,
   declared,
-  lessThan,
   type Memories,
   powerOfTwo,
   settled,

@@ -3,6 +3,8 @@
  * of 4; how a GPU ('threads') shares out the elements, rows or columns of a group is elements.ts, rows.ts, columns.ts and
  * strips.ts.
  */
+
+import { anySizeBody } from '#schedule/any-size.js';
 import { chainBody } from '#schedule/chain.js';
 import { stripsBody } from '#schedule/strips.js';
 import type { GraphNode } from '../../graph/node.js';
@@ -11,7 +13,6 @@ import * as k from '../../kernel/ir/ir.js';
 import type { Target } from '../../kernel/ir/target.js';
 import type { Group } from '../group.js';
 import type { Atom } from './affine.js';
-import { anySizeBody } from './any-size.js';
 import { columnsBody } from './columns.js';
 import { type Digit, type LoopAxis, loopSizes } from './coordinates.js';
 import { elementsBody } from './elements.js';

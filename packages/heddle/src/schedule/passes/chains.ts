@@ -11,7 +11,7 @@ import { callOf } from '../../graph/fused-op.js';
 import { argOf, GraphNode } from '../../graph/node.js';
 import { FITTED } from '../../kernel/ir/machine.js';
 import { GPU, type Target } from '../../kernel/ir/target.js';
-import { type Group, type RowLink, type RowProduct } from '../group.js';
+import type { Group, RowLink, RowProduct } from '../group.js';
 import { chainThreads } from '../lower/chain-shares.js';
 import type { Plan, PlanSetting } from '../plan.js';
 import { isReduction } from './finish.js';

@@ -2,6 +2,8 @@
  * When launches run: each on a level, and all that it needs on lower ones. The stages of a group are launches of their
  * own: only the one that writes over old values waits for those who read them.
  */
+
+import { isExchange } from '#schedule/exchanges.js';
 import type { GraphNode } from '../../graph/node.js';
 import { costOfThread, DURATION } from '../../kernel/ir/cost.js';
 import { FITTED } from '../../kernel/ir/machine.js';
@@ -9,7 +11,6 @@ import type { Target } from '../../kernel/ir/target.js';
 import { writtenBy } from '../group.js';
 import type { Work } from '../launch.js';
 import type { Plan, PlanSetting } from '../plan.js';
-import { isExchange } from './exchanges.js';
 
 /** A stage of a group: one launch. */
 export interface LaunchStep {

@@ -1,9 +1,10 @@
 /** One kernel for elementwise groups that work on the same elements. */
+
+import { firstExchange } from '#schedule/exchanges.js';
 import { topological } from '../../core/node.js';
 import type { GraphNode } from '../../graph/node.js';
 import { type Group, readsOf } from '../group.js';
 import type { Plan, PlanSetting } from '../plan.js';
-import { firstExchange } from './exchanges.js';
 import { isReduction, onlyInPlace } from './finish.js';
 
 /** Put elementwise groups of one size that share inputs, or feed each other in place, into one kernel; none for nothing. */

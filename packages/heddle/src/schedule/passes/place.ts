@@ -1,11 +1,12 @@
 /** Where everything is in memory: leaves, results, and one arena for all that lives inside the program. */
+
+import { awaitedExchanges, isExchange } from '#schedule/exchanges.js';
 import { sizeOf } from '../../core/shape.js';
 import { type GraphNode, requireIndexable } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { type Group, type Region, writtenBy } from '../group.js';
 import type { Place, PlacedLaunch, Schedule, UnplacedArgument, Work } from '../launch.js';
 import type { Plan, PlanSetting } from '../plan.js';
-import { awaitedExchanges, isExchange } from './exchanges.js';
 import { type Arena, type Lifetime, planArena } from './memory.js';
 import { launchNeeds, runsBefore, type Touch } from './needs.js';
 
@@ -31,7 +32,7 @@ export function place(
   // Lifetimes in the arena: nodes from their writer to their last reader, scratch within its plan
   const lifetimes: Lifetime[] = [];
   const arenaOf = new Map<GraphNode, number>();
-  const awaited = awaitedExchanges(work);
+  const awaited: ReadonlyMap<Work, number> = awaitedExchanges(work);
   // On a CPU launches run one after the other.
   const exchanging = new Set(
     target.model === 'threads' ? work.filter((w) => w.stages.some((stage) => isExchange(stage.work))) : [],
@@ -39,7 +40,7 @@ export function place(
   const lastExchange = Math.max(-1, ...[...exchanging].map((w) => levelOf(w, -1)));
   /** When it has ended, by the levels: exchanges, and what awaits them, may run until the last exchange. */
   const endOf = (w: Work, level: number): number =>
-    exchanging.has(w) || awaited.get(w)! > 0 ? Math.max(level, lastExchange) : level;
+    exchanging.has(w) || (awaited.get(w) ?? 0) > 0 ? Math.max(level, lastExchange) : level;
   const regions = new Map<GraphNode, Region>(work.flatMap(({ group }) => [...(group.regions ?? [])]));
   const partsOf = new Map<GraphNode, GraphNode[]>();
   for (const [part, { whole }] of regions) partsOf.set(whole, [...(partsOf.get(whole) ?? []), part]);
@@ -98,7 +99,7 @@ export function place(
             work: s.work,
             anySize: s.anySize,
             level: levelOf(w, i),
-            awaits: awaited.get(w)!,
+            awaits: awaited.get(w) ?? 0,
             bytes: s.slots.reduce((sum, slot) => sum + bytesOf(slot, w), 0),
             call: w.call,
             origins: originsOf(w.group),

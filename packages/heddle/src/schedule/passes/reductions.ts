@@ -3,6 +3,8 @@
  * rows (softmax: the maximum, the sum, and what is made of them), or along its columns; "matrix" means the dimensions
  * kept against those reduced, wherever they stand.
  */
+
+import { firstExchange } from '#schedule/exchanges.js';
 import { suitsStrips } from '#schedule/strips.js';
 import { isFloat } from '../../core/dtype.js';
 import { some, topological } from '../../core/node.js';
@@ -10,7 +12,6 @@ import { argOf, type GraphNode } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
 import type { MatrixReduction, Structure } from '../group.js';
 import { runsOf } from '../lower/movement.js';
-import { firstExchange } from './exchanges.js';
 
 /** Ops one after the other in a kernel. A longer chain goes through memory: compiling recurses along it. */
 export const MOST_IN_CHAIN = 128;

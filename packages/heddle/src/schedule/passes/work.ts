@@ -1,4 +1,6 @@
 /** The launches of each group: a generated kernel, or the stages that a hand-written one plans. */
+
+import { besideExchanges } from '#schedule/exchanges.js';
 import { callOf, type Variant } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
@@ -7,7 +9,6 @@ import type { UnplacedArgument, Work } from '../launch.js';
 import { lowerGroup } from '../lower/lower.js';
 import type { Plan, PlanSetting } from '../plan.js';
 import { formOf, ofOther } from './alike.js';
-import { besideExchanges } from './exchanges.js';
 import { type OpenCall, openCall } from './hand-written.js';
 
 /**

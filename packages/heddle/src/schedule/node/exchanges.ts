@@ -1,0 +1,2 @@
+/** Exchanges with other processes. A browser has none: see schedule/browser/exchanges.ts. */
+export { awaitedExchanges, besideExchanges, firstExchange, isExchange } from '../passes/exchanges.js';
