@@ -29,7 +29,7 @@ export interface RowChain {
   readonly links: readonly RowLink[];
 }
 
-/** What was a group of its own: elementwise, or with reductions of each row, or a product of each row with a matrix. */
+/** One of the groups of a chain: elementwise ops, reductions of each row, or a product of each row with a matrix. */
 export interface RowLink {
   readonly roots: readonly GraphNode[];
   readonly reduction?: MatrixReduction | undefined;

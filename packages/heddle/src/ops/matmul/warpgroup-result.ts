@@ -87,7 +87,7 @@ export interface ResultWork {
   readonly each: number;
   /** Warpgroups that share a tile: all, or where they take them by turns one. */
   readonly together: number;
-  /** The transpose of C is computed: what follows says what is its row, and what a row of C. */
+  /** The transpose of C is computed. Rows and columns below are those of what is computed, unless they say of C. */
   readonly exchanged: boolean;
   /** Of a computed tile, and of all of them. */
   readonly rows: number;
