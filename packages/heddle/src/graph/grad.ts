@@ -4,9 +4,9 @@ import { topological } from '../core/node.js';
 import type { ScalarOp } from '../kernel/ir/ops.js';
 import * as b from './build.js';
 import { callOf, type FusedOp } from './fused-op.js';
-import { argOf, GraphNode, type GraphOp } from './node.js';
+import { argOf, type GraphNode, type GraphOp } from './node.js';
 import { asPartOf } from './origin.js';
-import { rewritten } from './rewrites.js';
+import { replaced, rewritten, withSources } from './rewrites.js';
 
 type GradientRule = (node: GraphNode, g: GraphNode) => readonly (GraphNode | undefined)[];
 type ScalarRule = (g: GraphNode, y: GraphNode, ...src: GraphNode[]) => readonly (GraphNode | undefined)[];
@@ -182,14 +182,10 @@ function gradientsOf(
   );
   const gradients = vjp([b.withGradients(() => compose(stands))], [g], stands);
   if (stands.every((stand, i) => stand === sources[i])) return gradients;
-  const made = new Map(stands.map((stand, i) => [stand, sources[i]!]));
-  const ends = new Set([g, ...stands]);
-  const roots = gradients.filter((node) => node !== undefined);
-  for (const node of topological(roots, (n) => (ends.has(n) ? [] : n.src))) {
-    const src = node.src.map((s) => made.get(s) ?? s);
-    if (!made.has(node)) made.set(node, src.every((s, i) => s === node.src[i]) ? node : remade(node, src));
-  }
-  return gradients.map((node) => node && made.get(node)!);
+  const places = new Map([[g, g] as const, ...stands.map((stand, i) => [stand, sources[i]!] as const)]);
+  const found = gradients.filter((node) => node !== undefined);
+  const made = replaced(found, places, remade);
+  return gradients.map((node) => node && made[found.indexOf(node)]!);
 }
 
 /** The same of other sources. What constructors see through is made by them. */
@@ -198,7 +194,7 @@ function remade(node: GraphNode, src: readonly GraphNode[]): GraphNode {
   if (node.op === 'permute') return b.permute(x, argOf(node, 'permute').axes);
   if (node.op === 'reshape') return b.reshape(x, node.shape);
   if (node.op === 'map' && argOf(node, 'map').op === 'cast') return b.cast(x, node.dtype);
-  return new GraphNode(node.op, node.type, src, node.arg, node.requiresGrad);
+  return withSources(node, src);
 }
 
 /** At every element, the product of the others along `axes`: without dividing by an element that is 0. */

@@ -100,5 +100,23 @@ export function rewritten(outputs: readonly GraphNode[], fixed: ReadonlySet<Grap
   return outputs.map((node) => made.get(node)!);
 }
 
-const withSources = (node: GraphNode, src: readonly GraphNode[]): GraphNode =>
+/** The same of other sources. */
+export const withSources = (node: GraphNode, src: readonly GraphNode[]): GraphNode =>
   new GraphNode(node.op, node.type, src, node.arg, node.requiresGrad);
+
+/**
+ * Nodes with others in the places of those that stood for them, below which nothing is looked at.
+ * @param remake a node of other sources
+ */
+export function replaced(
+  nodes: readonly GraphNode[],
+  places: ReadonlyMap<GraphNode, GraphNode>,
+  remake: typeof withSources = withSources,
+): GraphNode[] {
+  const made = new Map(places);
+  for (const node of topological(nodes, (n) => (places.has(n) ? [] : n.src))) {
+    const src = node.src.map((s) => made.get(s) ?? s);
+    if (!made.has(node)) made.set(node, src.every((s, i) => s === node.src[i]) ? node : remake(node, src));
+  }
+  return nodes.map((node) => made.get(node)!);
+}

@@ -9,6 +9,7 @@
 import { topological } from '../../core/node.js';
 import { callOf } from '../../graph/fused-op.js';
 import { argOf, GraphNode } from '../../graph/node.js';
+import { replaced } from '../../graph/rewrites.js';
 import { FITTED } from '../../kernel/ir/machine.js';
 import { GPU, type Target } from '../../kernel/ir/target.js';
 import type { Group, RowLink, RowProduct } from '../group.js';
@@ -188,22 +189,9 @@ function productOf(group: Group): RowProduct | undefined {
 function compositionOf(node: GraphNode): GraphNode {
   const { src } = node;
   const stands = src.map(({ type }) => new GraphNode('leaf', type, [], null, false));
-  const made = new Map(stands.map((stand, i) => [stand, src[i]!]));
   const { op, arg: argument } = callOf(node);
-  const composed = op.compose(stands, argument);
-  for (const n of topological([composed]))
-    if (!made.has(n))
-      made.set(
-        n,
-        new GraphNode(
-          n.op,
-          n.type,
-          n.src.map((s) => made.get(s)!),
-          n.arg,
-          false,
-        ),
-      );
-  return made.get(composed)!;
+  const places = new Map(stands.map((stand, i) => [stand, src[i]!]));
+  return replaced([op.compose(stands, argument)], places)[0]!;
 }
 
 /** How many of the first dimensions count rows; undefined if rows do not begin where one of them does. */
