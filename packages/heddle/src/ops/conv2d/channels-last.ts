@@ -364,8 +364,7 @@ export function reorderedBy<Arg extends Conv2dArg>(
             size: outputSize(arg),
           });
           if (direction !== 'weight') return cut(made, reorder(node.shape, LAST));
-          const [outputs] = made.shape as [number];
-          return b.reshape(cut(made, [outputs, 1, 1, taps]), reorder(node.shape, LAST));
+          return b.reshape(cut(made, [node.shape[0]!, 1, 1, taps]), reorder(node.shape, LAST));
         },
       };
     }
