@@ -74,7 +74,7 @@ function openNamed(name: string, variable?: string): Device {
   const count = entry.count?.() ?? 1;
   if (ordinal >= count)
     throw new DeviceError(`${which} is not available: there are ${count}, numbered from 0.`);
-  const device = during('open', () => entry.open(ordinal));
+  const device = during('open', () => entry.open(ordinal, openHelper));
   opened.set(full, device);
   return device;
 }
@@ -87,6 +87,7 @@ export function openHelper(): Device {
   const known = opened.get('cpu') ?? opened.get('helper');
   if (known) return known;
   const device = during('open', () => new CpuDevice(HELPER_THREADS));
+  device.workers.start();
   opened.set('helper', device);
   return device;
 }
