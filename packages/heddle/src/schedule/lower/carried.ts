@@ -4,7 +4,7 @@
  */
 import { some } from '../../core/node.js';
 import type { GraphNode } from '../../graph/node.js';
-import { ownWeight } from '../passes/shared-values.js';
+import { ownWeight } from '../own-weight.js';
 import type { MatrixWork } from './matrix-kernel.js';
 import { levelsOf } from './members.js';
 

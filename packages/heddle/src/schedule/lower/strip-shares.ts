@@ -43,8 +43,16 @@ export interface Strips {
   readonly inRegisters: number;
   readonly inShared: number;
   readonly pieces: number;
+  /** A value takes the place of each element in shared memory, once it is computed (carried.ts). */
+  readonly carries?: boolean;
   /** What the model says that it takes. */
   readonly cycles: number;
+}
+
+/** What is known of the elements of columns. */
+export interface StripElements extends ElementReads {
+  /** Bytes of the value that can take the place of each, if there is one (carried.ts). */
+  readonly carriedBytes?: number | undefined;
 }
 
 /** Vectors of a thread that go to shared memory, or come from it, at a time. */
@@ -61,7 +69,7 @@ export const rowsOfWarp = (across: number): number => Math.max(1, 32 / across);
 export function stripsOf(
   { rows: results, columns: length }: Structure,
   inner: number,
-  reads: ElementReads,
+  reads: StripElements,
   resultBytes: number,
   clusters: readonly number[],
   target: Target,
@@ -80,22 +88,24 @@ export function stripsOf(
       for (let width = WIDEST; width >= SECTOR; width /= 2) {
         const across = Math.min(threads, powerOfTwo(width / (lanes * reads.bytes)));
         const shape = { lanes, across, down: threads / across, blocks };
-        const made = stripsOfShape(shape, results, length, reads, resultBytes, target);
-        if (made && made.cycles < (best?.cycles ?? Number.POSITIVE_INFINITY)) best = made;
+        for (const carries of reads.carriedBytes === undefined ? [false] : [false, true]) {
+          const made = stripsOfShape({ ...shape, carries }, results, length, reads, resultBytes, target);
+          if (made && made.cycles < (best?.cycles ?? Number.POSITIVE_INFINITY)) best = made;
+        }
       }
   return best!;
 }
 
 /** How blocks of such a shape keep strips; undefined if their threads cannot share them. */
 function stripsOfShape(
-  shape: Pick<Strips, 'lanes' | 'across' | 'down' | 'blocks'>,
+  shape: Pick<Strips, 'lanes' | 'across' | 'down' | 'blocks' | 'carries'>,
   results: number,
   length: number,
-  { tensors, bytes, isUniform }: ElementReads,
+  { tensors, bytes, isUniform, carriedBytes }: StripElements,
   resultBytes: number,
   { units, limits }: Target,
 ): Strips | undefined {
-  const { lanes, across, down, blocks } = shape;
+  const { lanes, across, down, blocks, carries } = shape;
   const threads = across * down;
   const parts = (down / rowsOfWarp(across)) * across * lanes * resultBytes;
   if (down < rowsOfWarp(across) || parts > MOST_PART_BYTES) return undefined;
@@ -104,18 +114,24 @@ function stripsOfShape(
   const each = lanes * Math.max(1, tensors);
   const most = pieces * each <= KEPT_ALONE ? pieces : Math.max(1, Math.floor(KEPT / each));
   const inRegisters = Math.min(pieces, most);
-  const slotBytes = threads * lanes * bytes * tensors;
+  const slotBytes = threads * lanes * Math.max(bytes * tensors, carries ? carriedBytes! : 0);
   const slots = isUniform ? Math.floor((sharedBytesOfEach(limits, resident) - parts) / slotBytes) : 0;
   const turns = Math.floor(Math.min(slots, pieces - inRegisters) / SHARED_TURN);
   const inShared = Math.max(0, turns) * SHARED_TURN;
+  if (carries && inShared === 0) return undefined;
 
-  const { memory, kept, again, latency, meeting, ofCluster, perBlock, narrow } = FITTED.strips;
+  const { memory, kept, again, costly, latency, meeting, ofCluster, narrow } = FITTED.strips;
   const elements = pieces * threads * lanes;
   const width = across * lanes * bytes;
   const readAgain = pieces - inRegisters - inShared;
   const moved = bytes * (tensors + 1 + (2 * tensors * readAgain) / pieces);
   const moving = (elements * moved * (1 + (narrow * SECTOR) / width)) / memory;
-  const computing = (elements * (inRegisters * kept + (pieces - inRegisters) * again)) / pieces;
+  const once = carriedBytes === undefined ? 0 : costly;
+  const inPieces =
+    inRegisters * (kept + once) +
+    inShared * (again + (carries ? 1 : 2) * once) +
+    readAgain * (again + 2 * once);
+  const computing = (elements * inPieces) / pieces;
   const waiting = latency + 2 * (meeting + (blocks > 1 ? ofCluster : 0));
   const ofUnit = (Math.ceil(results / (across * lanes)) * blocks) / units;
   const beside = Math.min(resident, Math.ceil(ofUnit));
@@ -125,8 +141,7 @@ function stripsOfShape(
   const together = beside * (moving + computing) + waiting;
   const bounds = [beside * moving, beside * computing, moving + computing + waiting];
   const round = rounds > 1 ? Math.cbrt(bounds.reduce((sum, bound) => sum + bound ** 3, 0)) : together;
-  const cycles = rounds * round * (1 + perBlock * (blocks - 1));
-  return { ...shape, resident, inRegisters, inShared, pieces, cycles };
+  return { ...shape, resident, inRegisters, inShared, pieces, cycles: rounds * round };
 }
 
 /**

@@ -9,10 +9,11 @@ import { callOf, type KernelChoice } from '../../graph/fused-op.js';
 import { argOf, type GraphNode } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { type Group, type GroupCall, type MatrixReduction, memoryOf, readsOf } from '../group.js';
+import { ownWeight } from '../own-weight.js';
 import { type Canonical, jsonOf } from './canonical.js';
 import { finishable, isReduction, keepsOrder } from './finish.js';
 import { MOST_IN_CHAIN, reductionsOf } from './reductions.js';
-import { isWorthStoring, type MadeSoFar, ownWeight, sharedValues, type Users } from './shared-values.js';
+import { isWorthStoring, type MadeSoFar, sharedValues, type Users } from './shared-values.js';
 import { viewOf } from './views.js';
 import { windowsOfCalls } from './windows.js';
 

@@ -1,9 +1,9 @@
 /** Values that several kernels would compute again, or one would again and again: they get memory. */
-import { argOf, type GraphNode } from '../../graph/node.js';
+import type { GraphNode } from '../../graph/node.js';
 import { FITTED } from '../../kernel/ir/machine.js';
-import { OPS } from '../../kernel/ir/ops.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { type MatrixReduction, memoryOf } from '../group.js';
+import { ownWeight } from '../own-weight.js';
 import { keepsOrder } from './finish.js';
 import { MOST_IN_CHAIN } from './reductions.js';
 
@@ -207,13 +207,3 @@ class Positions {
 /** Whether `user` has several elements of each of the node's. */
 const repeats = ({ op, size }: GraphNode, node: GraphNode): boolean =>
   (op === 'expand' || op === 'window') && size >= 4 * node.size;
-
-/** The work of a node alone. */
-export function ownWeight(node: GraphNode): number {
-  if (node.op === 'map') {
-    const { op } = argOf(node, 'map');
-    return op === 'select' || op === 'cast' || op === 'bitcast' ? 1 : OPS[op].cost;
-  }
-  if (node.op === 'random') return 60;
-  return node.op === 'gather' || node.op === 'pad' ? 2 : 0;
-}
