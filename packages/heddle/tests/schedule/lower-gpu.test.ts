@@ -329,29 +329,6 @@ for (const [dtype, columns] of [
     });
   });
 
-for (const [dtype, rows, columns] of [
-  // Strips that are whole, columns that end within a piece, and elements that come one by one.
-  [f32, 16384, 16],
-  [f32, 14001, 20],
-  [f32, 14001, 67],
-  [bf16, 16384, 16],
-] as const)
-  test(`exponentials take the place of columns of ${rows} ${dtype.name} in shared memory`, async () => {
-    useDevice('cpu');
-    const few: Target = { ...H200, units: 1 };
-    const x = values([rows, columns])
-      .mul(3)
-      .cast(dtype as typeof f32)
-      .realize();
-    const softmaxOf = (of: GraphNode): GraphNode => softmax(of, 0, false);
-    assert.ok(arraysOf(softmaxOf(b.leaf(x.shape, dtype)), few).includes('carried'));
-    const expected = await x.softmax(0).cast(f32).data();
-    assertClose(await simulated(softmaxOf, x, few), Array.from(expected), 'softmax', {
-      relative: dtype === bf16 ? 2 ** -7 : 2e-6,
-      absolute: 1e-9,
-    });
-  });
-
 test('elements stay where later results need them, or where it saves little', () => {
   const x = b.leaf([3, 18000], f32);
   // The logarithm is made of the elements, the deviation of one subtraction.

@@ -171,14 +171,14 @@ export const FITTED = {
     /** To compute with an element that a thread keeps in registers, and with one that it reads and computes again each time. */
     kept: 0.125,
     again: 0.04,
-    /** To compute a value that is worth keeping (carried.ts) of an element, once. */
-    costly: 0.145,
+    /** To compute a value of an element that much work goes into, once. 0.14 by the fit: see `narrow`. */
+    costly: 0.1,
     /** From the start of a block to its first elements. */
     latency: 1200,
     /** For the threads of a block to put a reduction together, and besides for those of a cluster. */
     meeting: 400,
     ofCluster: 600,
-    /** How much longer accesses of single sectors take than of whole lines. 0.5 by the fit; columns of 8192 choose better by this. */
+    /** How much longer accesses of single sectors take than of whole lines. 0.5 by the fit; by this the fastest are chosen. */
     narrow: 0.6,
   },
   /** Rows that are kept in shared memory. Estimates, but that clusters pay: cross entropy of 50,304 bf16 was measured. */

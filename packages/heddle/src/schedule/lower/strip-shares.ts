@@ -43,16 +43,14 @@ export interface Strips {
   readonly inRegisters: number;
   readonly inShared: number;
   readonly pieces: number;
-  /** A value takes the place of each element in shared memory, once it is computed (carried.ts). */
-  readonly carries?: boolean;
   /** What the model says that it takes. */
   readonly cycles: number;
 }
 
 /** What is known of the elements of columns. */
 export interface StripElements extends ElementReads {
-  /** Bytes of the value that can take the place of each, if there is one (carried.ts). */
-  readonly carriedBytes?: number | undefined;
+  /** Whether a value that much work goes into is computed of each, and again of those that are read again. */
+  readonly isCostly?: boolean;
 }
 
 /** Vectors of a thread that go to shared memory, or come from it, at a time. */
@@ -88,24 +86,22 @@ export function stripsOf(
       for (let width = WIDEST; width >= SECTOR; width /= 2) {
         const across = Math.min(threads, powerOfTwo(width / (lanes * reads.bytes)));
         const shape = { lanes, across, down: threads / across, blocks };
-        for (const carries of reads.carriedBytes === undefined ? [false] : [false, true]) {
-          const made = stripsOfShape({ ...shape, carries }, results, length, reads, resultBytes, target);
-          if (made && made.cycles < (best?.cycles ?? Number.POSITIVE_INFINITY)) best = made;
-        }
+        const made = stripsOfShape(shape, results, length, reads, resultBytes, target);
+        if (made && made.cycles < (best?.cycles ?? Number.POSITIVE_INFINITY)) best = made;
       }
   return best!;
 }
 
 /** How blocks of such a shape keep strips; undefined if their threads cannot share them. */
 function stripsOfShape(
-  shape: Pick<Strips, 'lanes' | 'across' | 'down' | 'blocks' | 'carries'>,
+  shape: Pick<Strips, 'lanes' | 'across' | 'down' | 'blocks'>,
   results: number,
   length: number,
-  { tensors, bytes, isUniform, carriedBytes }: StripElements,
+  { tensors, bytes, isUniform, isCostly }: StripElements,
   resultBytes: number,
   { units, limits }: Target,
 ): Strips | undefined {
-  const { lanes, across, down, blocks, carries } = shape;
+  const { lanes, across, down, blocks } = shape;
   const threads = across * down;
   const parts = (down / rowsOfWarp(across)) * across * lanes * resultBytes;
   if (down < rowsOfWarp(across) || parts > MOST_PART_BYTES) return undefined;
@@ -114,11 +110,10 @@ function stripsOfShape(
   const each = lanes * Math.max(1, tensors);
   const most = pieces * each <= KEPT_ALONE ? pieces : Math.max(1, Math.floor(KEPT / each));
   const inRegisters = Math.min(pieces, most);
-  const slotBytes = threads * lanes * Math.max(bytes * tensors, carries ? carriedBytes! : 0);
+  const slotBytes = threads * lanes * bytes * tensors;
   const slots = isUniform ? Math.floor((sharedBytesOfEach(limits, resident) - parts) / slotBytes) : 0;
   const turns = Math.floor(Math.min(slots, pieces - inRegisters) / SHARED_TURN);
   const inShared = Math.max(0, turns) * SHARED_TURN;
-  if (carries && inShared === 0) return undefined;
 
   const { memory, kept, again, costly, latency, meeting, ofCluster, narrow } = FITTED.strips;
   const elements = pieces * threads * lanes;
@@ -126,12 +121,9 @@ function stripsOfShape(
   const readAgain = pieces - inRegisters - inShared;
   const moved = bytes * (tensors + 1 + (2 * tensors * readAgain) / pieces);
   const moving = (elements * moved * (1 + (narrow * SECTOR) / width)) / memory;
-  const once = carriedBytes === undefined ? 0 : costly;
-  const inPieces =
-    inRegisters * (kept + once) +
-    inShared * (again + (carries ? 1 : 2) * once) +
-    readAgain * (again + 2 * once);
-  const computing = (elements * inPieces) / pieces;
+  const once = isCostly ? costly : 0;
+  const ofPieces = inRegisters * (kept + once) + (pieces - inRegisters) * (again + 2 * once);
+  const computing = (elements * ofPieces) / pieces;
   const waiting = latency + 2 * (meeting + (blocks > 1 ? ofCluster : 0));
   const ofUnit = (Math.ceil(results / (across * lanes)) * blocks) / units;
   const beside = Math.min(resident, Math.ceil(ofUnit));

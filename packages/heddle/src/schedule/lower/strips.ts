@@ -12,7 +12,7 @@ import type { Target } from '../../kernel/ir/target.js';
 import { value as valueType } from '../../kernel/ir/types.js';
 import type { MatrixReduction } from '../group.js';
 import { Accumulation } from './accumulate.js';
-import { type CarriedValue, carriedOf } from './carried.js';
+import { carriedOf } from './carried.js';
 import { type Coordinates, type LoopAxis, loopSizes } from './coordinates.js';
 import { Evaluator, type Vector } from './evaluate.js';
 import { inputsOf, KeptPieces, readsOf } from './kept-pieces.js';
@@ -46,8 +46,7 @@ interface Section {
   readonly isKept: boolean;
 }
 
-/** @param base the number of the first piece, from that of the section's first on */
-type Visit = (pieces: readonly Piece[], out: Statement[], base?: Expr) => void;
+type Visit = (pieces: readonly Piece[], out: Statement[]) => void;
 
 class StripKernel {
   readonly #kernel: MatrixKernel;
@@ -66,9 +65,6 @@ class StripKernel {
   readonly #vector: Vector | undefined;
   /** The pieces in shared memory. */
   readonly #kept: KeptPieces | undefined;
-  /** What takes the place of the elements there, and the level of the reductions that are next. */
-  readonly #carried: CarriedValue | undefined;
-  #level = 0;
   #isCopied = false;
   readonly #pieces: readonly Piece[];
   readonly #sections: readonly Section[];
@@ -84,10 +80,8 @@ class StripKernel {
     // Blocks can send each other numbers of 4 and of 8 bytes.
     const canShare = this.#kernel.reductions.every(({ dtype }) => dtype.bytes >= 4);
     const clusters = canShare ? clusterSizes(target.capability) : [1];
-    const carried = carriedOf(work, inputs);
-    const elements = { ...reads, carriedBytes: carried?.node.dtype.bytes };
+    const elements = { ...reads, isCostly: carriedOf(work, inputs) !== undefined };
     this.#shares = stripsOf(structure, inner, elements, this.#kernel.resultBytes, clusters, target);
-    if (this.#shares.carries) this.#carried = carried;
     const { lanes, across, down, blocks, inRegisters, inShared, pieces } = this.#shares;
     const out = this.#out;
     const span = across * lanes;
@@ -108,7 +102,7 @@ class StripKernel {
     if (inShared > 0) {
       const threads = across * down;
       this.#kept = new KeptPieces(this.#kernel, inputs, {
-        ...{ threads, lanes, first: inRegisters, count: inShared, carried: this.#carried?.node },
+        ...{ threads, lanes, first: inRegisters, count: inShared },
       });
       this.#copy(this.#kept);
     }
@@ -173,7 +167,7 @@ class StripKernel {
     const last = from + Math.ceil((to - from) / turn) * turn;
     const pieces = Array.from({ length: turn }, (_, n) => this.#piece(k.read(base), from + n, last, inside));
     if (isKept) this.#kept!.take(pieces, k.read(base), from, inside);
-    visit(pieces, inside, k.read(base));
+    visit(pieces, inside);
     return { base, inside };
   }
 
@@ -182,7 +176,6 @@ class StripKernel {
     if (nodes.length === 0) return;
     const { lanes } = this.#shares;
     const out = this.#out;
-    const carries = this.#carried?.level === this.#level++;
     const termsOf = (node: GraphNode, pieces: readonly Piece[], into: Statement[]): Expr[] =>
       pieces.map((piece) => this.#kernel.term(node, piece, lanes, into));
     const terms = nodes.map((node) => termsOf(node, this.#pieces, out));
@@ -190,12 +183,11 @@ class StripKernel {
       if (section.isKept && !this.#isCopied) out.push(k.act('waitCopies', [k.int(0)]));
       const sums = new Accumulation();
       const accumulators = nodes.map((node) => sums.open(node, lanes));
-      const { base, inside } = this.#turns(section, (pieces, into, at) => {
+      const { base, inside } = this.#turns(section, (pieces, into) => {
         nodes.forEach((node, i) => {
           const total = termsOf(node, pieces, into).reduce(joining(node));
           into.push(k.set(accumulators[i]!, joining(node)(k.read(accumulators[i]!), total)));
         });
-        if (carries && section.isKept) this.#kept!.carry(pieces, at, section.from, into);
       });
       sums.add(inside);
       sums.loop(base, section.to - section.from, section.turn);
@@ -204,7 +196,6 @@ class StripKernel {
       });
     }
     this.#isCopied = true;
-    if (carries) this.#kept!.dropElements();
     this.#sums.together(
       nodes,
       nodes.map((node, i) => inPairs(node, terms[i]!)),
