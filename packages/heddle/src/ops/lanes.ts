@@ -1,4 +1,5 @@
 /** Device functions for kernels that take one, two or four neighbours at a time, whichever their sizes allow. */
+import type { DType } from '../core/dtype.js';
 import type { Lanes } from '../kernel/ir/types.js';
 import type { Intrinsics, Memory } from '../kernel/language/language.js';
 
@@ -25,3 +26,13 @@ export function storeLanes(
 /** A number, or a vector of it. */
 export const splatLanes = (v: number, lanes: Lanes, { splat2, splat4 }: Intrinsics): number =>
   lanes === 4 ? splat4(v) : lanes === 2 ? splat2(v) : v;
+
+/** An array of a thread's own, of numbers or of vectors. */
+export const localLanes = (
+  t: DType,
+  rows: number,
+  columns: number,
+  lanes: Lanes,
+  { local, local2, local4 }: Intrinsics,
+): Memory =>
+  lanes === 4 ? local4(t, rows, columns) : lanes === 2 ? local2(t, rows, columns) : local(t, rows, columns);

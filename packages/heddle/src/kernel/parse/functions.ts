@@ -30,15 +30,16 @@ export function inline(
         '. What a function needs of the context is passed on like any argument: f(x, { exp2 }).',
     );
   }
+  const { body } = callee.node;
   const inside = {
-    ...{ scope, source: callee.source, path: p.key(node), depth: depth + 1 },
-    ...{ loop: undefined, naming: undefined },
+    ...{ scope, source: callee.source, path: p.key(node), depth: depth + 1, loop: undefined },
+    // An expression is what the caller gives a name.
+    naming: body.type === 'BlockStatement' ? undefined : p.around.naming,
   };
   return p.within(inside, () => {
     params.forEach((param, i) => {
       bind(p, param, passed(p, param, given[i]!));
     });
-    const { body } = callee.node;
     if (body.type !== 'BlockStatement') return p.expression(body);
     return returning(p, items(body.body, scope));
   });

@@ -17,7 +17,7 @@ import type { IrFunction } from '../../kernel/ir/ir-function.js';
 import { GPU } from '../../kernel/ir/target.js';
 import { buffer } from '../../kernel/ir/types.js';
 import { asCast, defineKernel, type Intrinsics, type Memory } from '../../kernel/language/language.js';
-import { type Lanes, loadLanes, splatLanes, storeLanes } from '../lanes.js';
+import { type Lanes, loadLanes, localLanes, splatLanes, storeLanes } from '../lanes.js';
 import type { GridKernel } from '../tiled.js';
 import { type Patch, sidesOf } from './depthwise-patch.js';
 import type { Convolution } from './problem.js';
@@ -135,7 +135,7 @@ export function convolveDepthwiseLast(p: LastDepthwise, patch: LastPatch): GridK
     ({ x, w, y }, context) => {
       const { blockIdx, threadIdx, idiv, f32, local, local2, local4, shared, barrier, fma } = context;
       const { problem, layout, rounds, PITCH, element, finish } = context;
-      const { readLastLine, loadLanes, splatLanes, storeLanes } = context;
+      const { readLastLine, loadLanes, localLanes, splatLanes, storeLanes } = context;
       const { groups, inputs, outputs, kernel, size, outSize, adjoint, imageOffset, secondOffset } = problem;
       const { patch, rows, columns, lanes, ahead, taps, channels, width, items, threads } = layout;
       const firstChannel = (blockIdx.x % layout.chunks) * width;
@@ -149,19 +149,9 @@ export function convolveDepthwiseLast(p: LastDepthwise, patch: LastPatch): GridK
       const image = idiv(i, layout.perPlane);
 
       const held = shared(f32, taps * PITCH);
-      const sums =
-        lanes === 4
-          ? local4(f32, patch.rows, patch.columns)
-          : lanes === 2
-            ? local2(f32, patch.rows, patch.columns)
-            : local(f32, patch.rows, patch.columns);
+      const sums = localLanes(f32, patch.rows, patch.columns, lanes, context);
       const factors = lanes === 4 ? local4(f32, taps) : lanes === 2 ? local2(f32, taps) : local(f32, taps);
-      const values =
-        lanes === 4
-          ? local4(f32, ahead + 1, columns.lines.length)
-          : lanes === 2
-            ? local2(f32, ahead + 1, columns.lines.length)
-            : local(f32, ahead + 1, columns.lines.length);
+      const values = localLanes(f32, ahead + 1, columns.lines.length, lanes, context);
       for (let r = 0; r < patch.rows; r++)
         for (let c = 0; c < patch.columns; c++) sums[r][c] = splatLanes(f32(0), lanes, context);
       const storeRow = (r: number) => {
@@ -224,7 +214,7 @@ export function convolveDepthwiseLast(p: LastDepthwise, patch: LastPatch): GridK
     },
     {
       ...{ problem: p, finish: p.finish, element: asCast(p.dtype), layout, rounds },
-      ...{ PITCH: layout.width + GAP, readLastLine, loadLanes, splatLanes, storeLanes },
+      ...{ PITCH: layout.width + GAP, readLastLine, loadLanes, localLanes, splatLanes, storeLanes },
     },
   );
   const blocks = layout.chunks * Math.ceil(layout.items / layout.down);
@@ -250,7 +240,7 @@ export function convolveWeightDepthwiseLast(
     ({ x, dy, parts }, context) => {
       const { blockIdx, threadIdx, idiv, f32, local, local2, local4, shared, barrier, fma } = context;
       const { problem, layout, share, TOGETHER, PITCH } = context;
-      const { readLastLine, loadLanes, splatLanes, storeLanes } = context;
+      const { readLastLine, loadLanes, localLanes, splatLanes, storeLanes } = context;
       const { groups, outputs, kernel, size, outSize, imageOffset, secondOffset } = problem;
       const { patch, rows, columns, lanes, ahead, taps, channels, width, items, threads } = layout;
       const firstChannel = blockIdx.y * width;
@@ -260,18 +250,8 @@ export function convolveWeightDepthwiseLast(
       const pieceRow = idiv(blockIdx.z, columns.pieces);
       const pieceColumn = blockIdx.z % columns.pieces;
       const sums = lanes === 4 ? local4(f32, taps) : lanes === 2 ? local2(f32, taps) : local(f32, taps);
-      const slopes =
-        lanes === 4
-          ? local4(f32, patch.rows, patch.columns)
-          : lanes === 2
-            ? local2(f32, patch.rows, patch.columns)
-            : local(f32, patch.rows, patch.columns);
-      const values =
-        lanes === 4
-          ? local4(f32, ahead + 1, columns.lines.length)
-          : lanes === 2
-            ? local2(f32, ahead + 1, columns.lines.length)
-            : local(f32, ahead + 1, columns.lines.length);
+      const slopes = localLanes(f32, patch.rows, patch.columns, lanes, context);
+      const values = localLanes(f32, ahead + 1, columns.lines.length, lanes, context);
       for (let t = 0; t < taps; t++) sums[t] = splatLanes(f32(0), lanes, context);
 
       const end = Math.min(items, (blockIdx.x + 1) * share);
@@ -340,7 +320,7 @@ export function convolveWeightDepthwiseLast(
     },
     {
       ...{ problem: p, layout, share: Math.ceil(layout.items / parts), TOGETHER: tapsAtOnce(layout) },
-      ...{ PITCH: layout.width + GAP, readLastLine, loadLanes, splatLanes, storeLanes },
+      ...{ PITCH: layout.width + GAP, readLastLine, loadLanes, localLanes, splatLanes, storeLanes },
     },
   );
   return {
