@@ -4,136 +4,17 @@ import { after, test } from 'node:test';
 import { bf16, type DType, f32 } from '../../src/core/dtype.js';
 import { fromBf16, toBf16 } from '../../src/core/float16.js';
 import { call, leaf, permute } from '../../src/graph/build.js';
-import { irFunction } from '../../src/kernel/ir/ir-function.js';
 import { H200, type Target } from '../../src/kernel/ir/target.js';
-import type { LastProblem } from '../../src/ops/conv2d/last-product.js';
 import { conv2dInputOp, conv2dOp, conv2dWeightOp, outputSize } from '../../src/ops/conv2d/op.js';
-import {
-  convolveWarpgroups,
-  convolveWeightWarpgroups,
-  isWholeGradient,
-  joined,
-  suitsConvolution,
-} from '../../src/ops/conv2d/warpgroup.js';
 import type { WarpgroupTile } from '../../src/ops/matmul/warpgroup-layout.js';
 import type { Device } from '../../src/runtime/device.js';
 import { closeDevices, openDevice } from '../../src/runtime/registry.js';
-import { SIM_TARGET, simulate } from '../../src/runtime/sim/launch.js';
+import { SIM_TARGET } from '../../src/runtime/sim/launch.js';
 import { cudaReason } from '../cases/case-runner.js';
 import { interpret } from '../cases/reference.js';
 import { assertClose, identity, ioFor, kernelOf, noise, runOnDevice } from '../kernel/harness.js';
 import { type ConvolutionCase, conv, lastCall } from './convolution-cases.js';
-
-type Direction = 'forward' | 'input' | 'weight';
-
-const finish = irFunction(([v]) => v!);
-
-function problemOf({ n, c, o, arg }: ConvolutionCase, direction: Direction, dtype: DType): LastProblem {
-  const adjoint = direction === 'input';
-  const { kernel, stride, dilation, padding, size } = arg;
-  const [inputs, outputs] = adjoint ? [o, c] : [c, o];
-  const [from, to] = adjoint ? [outputSize(arg), size] : [size, outputSize(arg)];
-  return {
-    ...{ images: n, groups: 1, dtype, inputs, outputs, kernel, stride, dilation, padding, adjoint },
-    ...{ size: from, outSize: to, imageOffset: 0, secondOffset: 0, finish },
-  };
-}
-
-/** Numbers that bf16 and tf32 have. */
-const values = (count: number, seed: number): Float32Array =>
-  noise(count, seed).map((v) => fromBf16(toBf16(v)));
-
-/** Passes every product of the convolution: indices into x (N, H, W, C), w (O, kH, kW, C) and y (N, outH, outW, O). */
-function eachProduct(
-  { n, c, o, arg }: ConvolutionCase,
-  visit: (x: number, w: number, y: number) => void,
-): void {
-  const { size, kernel, stride, dilation, padding } = arg;
-  const [height, width] = outputSize(arg);
-  for (let image = 0; image < n; image++)
-    for (let row = 0; row < height; row++)
-      for (let column = 0; column < width; column++)
-        for (let i = 0; i < kernel[0]; i++)
-          for (let j = 0; j < kernel[1]; j++) {
-            const [v, u] = [
-              row * stride[0] - padding[0] + i * dilation[0],
-              column * stride[1] - padding[1] + j * dilation[1],
-            ];
-            if (v < 0 || v >= size[0] || u < 0 || u >= size[1]) continue;
-            const x = ((image * size[0] + v) * size[1] + u) * c;
-            const y = ((image * height + row) * width + column) * o;
-            for (let out = 0; out < o; out++)
-              for (let channel = 0; channel < c; channel++)
-                visit(x + channel, ((out * kernel[0] + i) * kernel[1] + j) * c + channel, y + out);
-          }
-}
-
-/** Sources (x and w, y and w, x and y), and the exact result with the sum of its terms' sizes. */
-function exactly(shape: ConvolutionCase, direction: Direction) {
-  const { n, c, o, arg } = shape;
-  const taps = arg.kernel[0] * arg.kernel[1];
-  const sizes = {
-    x: n * arg.size[0] * arg.size[1] * c,
-    w: o * taps * c,
-    y: n * outputSize(arg)[0] * outputSize(arg)[1] * o,
-  };
-  const [first, second, result] = (
-    { forward: ['x', 'w', 'y'], input: ['y', 'w', 'x'], weight: ['x', 'y', 'w'] } as const
-  )[direction];
-  const [a, b] = [values(sizes[first], 1), values(sizes[second], 2)];
-  const sums = new Float64Array(sizes[result]);
-  const totals = new Float64Array(sizes[result]);
-  eachProduct(shape, (x, w, y) => {
-    const at = { x, w, y };
-    const term = a[at[first]]! * b[at[second]]!;
-    sums[at[result]]! += term;
-    totals[at[result]]! += Math.abs(term);
-  });
-  const terms = { forward: taps * c, input: taps * o, weight: sizes.y / o }[direction];
-  return { a, b, sums, totals, terms, taps };
-}
-
-/** Each wgmma rounds the sum once, and adds 8 products or more; the result may be rounded to 16 bits. */
-function mustBe(
-  { sums, totals, terms, taps }: ReturnType<typeof exactly>,
-  got: (i: number) => number,
-  unit: number,
-): void {
-  for (let i = 0; i < sums.length; i++) {
-    const bound = totals[i]! * (terms / 8 + taps + 1) * unit + Math.abs(sums[i]!) * 2 ** -8;
-    assert.ok(Math.abs(got(i) - sums[i]!) <= bound, `${i}: ${got(i)} for ${sums[i]} ± ${bound}`);
-  }
-}
-
-/** As the kernels take weights of an input gradient in f32: (O, kH, kW, C) → (C, kH, kW, O). */
-function turned(w: Float32Array, { c, o, arg }: ConvolutionCase): Float32Array {
-  const taps = arg.kernel[0] * arg.kernel[1];
-  return w.map((_, i) => w[((i % o) * taps + (Math.floor(i / o) % taps)) * c + Math.floor(i / (o * taps))]!);
-}
-
-const stored = (v: Float32Array, dtype: DType) => (dtype === f32 ? v : Uint16Array.from(v, toBf16));
-
-function check(shape: ConvolutionCase, direction: Direction, tile: WarpgroupTile, dtype: DType): void {
-  const p = joined(problemOf(shape, direction, dtype));
-  const isWeight = direction === 'weight';
-  assert.ok(suitsConvolution(p));
-  const { kernel, grid, threads } = isWeight
-    ? convolveWeightWarpgroups(p, tile, 2)
-    : convolveWarpgroups(p, tile, 2);
-  const exact = exactly(shape, direction);
-  const inParts = isWeight ? !isWholeGradient(p, tile) : tile.splits > 1;
-  const size = exact.sums.length;
-  const out = inParts || dtype === f32 ? new Float32Array(size * tile.splits) : new Uint16Array(size);
-  const second = direction === 'input' && dtype === f32 ? turned(exact.b, shape) : exact.b;
-  const [a, b] = isWeight ? [second, exact.a] : [exact.a, second];
-  simulate(kernel, { grid, block: threads }, { a: stored(a, dtype), b: stored(b, dtype), c: out });
-  const sum = (i: number): number => {
-    let got = 0;
-    for (let part = 0; part < tile.splits; part++) got += out[part * size + i] as number;
-    return !inParts && dtype !== f32 ? fromBf16(got) : got;
-  };
-  mustBe(exact, sum, 2 ** -24);
-}
+import { check, type Direction, exactly, mustBe, stored, turned, values } from './convolution-check.js';
 
 const small: WarpgroupTile = { groups: 1, each: 1, columns: 64, stages: 3, splits: 1 };
 const cases: readonly [ConvolutionCase, Partial<WarpgroupTile>, DType?][] = [

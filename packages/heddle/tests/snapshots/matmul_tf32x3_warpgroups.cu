@@ -113,12 +113,16 @@ extern "C" __global__ void matmul_tf32x3_warpgroups(const __grid_constant__ Tens
   int phase = 0;
   // let taken = 0;
   int taken = 0;
+  // let done = 0;
+  int done = 0;
   // if (group === groups) {
   if (group == 2) {
     // lowerRegisters(REGISTERS.producer);
     lower_registers_56();
     // if (threadIdx.x === groups * THREADS) copyStages(a, b, ring, context);
     if (index_below(threadIdx.x, 1024) == 256) {
+      // let count = 0;
+      int count = 0;
       // let stage = 0;
       int stage_1 = 0;
       // let phase = 0;
@@ -153,9 +157,7 @@ extern "C" __global__ void matmul_tf32x3_warpgroups(const __grid_constant__ Tens
           const int phase_2 = phase_1;
           // waitBarrier(ring.empty, stage, phase + 1);
           wait_barrier(empty + stage_2, wrap_add(phase_2, 1));
-          // const k = (oneTerm ? chunk : chunk % chunks) * depth;
-          const int k = wrap_mul(chunk, 32);
-          // arriveExpect(full, stage, (rows + columns) * 128);
+          // arriveExpect(full, stage, ((served.steps > 1 ? 0 : rows) + columns) * 128);
           arrive_expect(full + stage_2, 24576);
           // for (let i = 0; i < boxes; i++) {
           #pragma unroll
@@ -167,7 +169,7 @@ extern "C" __global__ void matmul_tf32x3_warpgroups(const __grid_constant__ Tens
             // const y = alongK ? along : k;
             const int y_1 = row;
             // const x = alongK ? k : along + i * work.depth;
-            const int x_1 = k;
+            const int x_1 = wrap_mul(chunk, 32);
             // else tmaLoad(to, stage, panel, row, 0, from, of, y, x, full, stage);
             tma_load_3d(as + ((((stage_2) * 1 + panel) * 128 + row_1) * 32 + 0) * 4, a, full + stage_2, x_1, y_1, 0);
           }
@@ -179,7 +181,7 @@ extern "C" __global__ void matmul_tf32x3_warpgroups(const __grid_constant__ Tens
             // const row = i * apart[1];
             const int row_1 = wrap_mul(i, 32);
             // const y = alongK ? along : k;
-            const int y_1 = k;
+            const int y_1 = wrap_mul(chunk, 32);
             // const x = alongK ? k : along + i * work.depth;
             const int x_1 = wrap_add(column, wrap_mul(i, 32));
             // else tmaLoad(to, stage, panel, row, 0, from, of, y, x, full, stage);

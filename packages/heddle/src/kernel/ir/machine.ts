@@ -83,6 +83,8 @@ export const FITTED = {
       rate: 4096,
       /** To store one element of a tile of C: what does not hide behind the next tile. */
       store: 0.05,
+      /** For the copy engine to bring a row of 128 bytes of a tile, while those of all multiprocessors do. */
+      row: 3.7,
       /**
        * For a byte of what the epilogue takes beside an element: brought by the copy engine, what memory gives a multiprocessor;
        * read by the threads, who wait for it, as measured on 64 → 256 channels of 32 images of 56 × 56 in bf16.

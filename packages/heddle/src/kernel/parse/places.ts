@@ -1,6 +1,7 @@
 /** The places that operations of the copy engine and of warpgroups work on: `tmaLoad(as, stage, 0, 0, a, row, k, full, stage)`. */
 import type { CallExpression, Expression } from 'acorn';
 import type { DType } from '../../core/dtype.js';
+import { sizeOf } from '../../core/shape.js';
 import { WGMMA_OPERANDS, WGMMA_WORDS } from '../ir/asynchronous.js';
 import type { PlaceKind } from '../ir/intrinsic-record.js';
 import type { Intrinsic } from '../ir/intrinsics.js';
@@ -108,6 +109,8 @@ function requireBox(
   const [{ dims, dtype }, { dtype: other }] = [tile.type, memory.type];
   if (dtype !== other)
     p.fail(node, `${name} keeps the dtype: the tile is ${dtype.name}, the map ${other.name}.`);
+  // However many dimensions its rows have, they may be rows of one panel.
+  if (box.at(-1) === dims.at(-1) && sizeOf(box.slice(0, -1)) <= dims.at(-2)!) return;
   const inner = box.slice(-dims.length);
   const isInside = inner.every((n, i) => n <= dims.at(i - inner.length)!);
   if (box.slice(0, -inner.length).some((n) => n !== 1) || !isInside || box.at(-1) !== dims.at(-1))

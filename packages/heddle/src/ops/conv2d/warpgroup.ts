@@ -11,7 +11,7 @@
  * A kernel of one tap that meets every pixel is a matrix product, whose operands are copied as matrices.
  */
 import { f32 } from '../../core/dtype.js';
-import { buffer, type TensorMapOptions, tensorMap, walkFault, walkReach } from '../../kernel/ir/types.js';
+import { buffer, tensorMap, walkFault, walkReach } from '../../kernel/ir/types.js';
 import type { Memory } from '../../kernel/language/language.js';
 import { LEVEL } from '../matmul/cuda-block.js';
 import { byWarpgroups, isCopied, type WarpgroupKernel } from '../matmul/warpgroup.js';
@@ -25,52 +25,19 @@ import {
 import type { OperandStart, PipelineContext, WarpgroupOperand } from '../matmul/warpgroup-pipeline.js';
 import { finishInMatrix, matrixOperand, matrixResult } from '../matmul/warpgroup-product.js';
 import type { ResultPlaces, SumsTile, WarpgroupPlace, WarpgroupResult } from '../matmul/warpgroup-result.js';
-import type { WarpgroupSizes } from '../matmul/warpgroup-tiles.js';
+import { heightOf, type PatchImages, type WarpgroupSizes } from '../matmul/warpgroup-tiles.js';
 import type { GridKernel } from '../tiled.js';
-import { type LastProblem, phasesOf, pick } from './last-product.js';
-
-type Geometry = Omit<LastProblem, 'finish'>;
-
-/** A kernel's taps, and the pixels that they meet: all that device functions have to know. Pairs are (row, column). */
-interface Taps {
-  readonly problem: Geometry;
-  /** Of a strided input gradient the phases of pixels along each axis, with the taps that meet them. */
-  readonly vertical: ReturnType<typeof phasesOf>;
-  readonly horizontal: ReturnType<typeof phasesOf>;
-  readonly phases: number;
-  /** Pixels of an image that one tap after the other meets, of each phase, and from one to the next. */
-  readonly counts: readonly [number, number];
-  readonly steps: readonly [number, number];
-  /** Where the first of them is for the tap that is farthest up, and for the one farthest left. */
-  readonly from: readonly [number, number];
-  /** From there to the last tap's. */
-  readonly reach: readonly [number, number];
-}
-
-/** Positions that the taps of a kernel have along one axis, relative to the pixel of the result. */
-function positionsOf(p: Geometry, axis: 0 | 1): number[] {
-  const [stride, dilation, padding] = [p.stride[axis], p.dilation[axis], p.padding[axis]];
-  const { phases, first, count, step } = phasesOf(p, axis);
-  return Array.from({ length: phases }, (_, phase) =>
-    Array.from({ length: count[phase]! }, (_, n) => {
-      const along = (first[phase]! + n * step) * dilation;
-      return p.adjoint ? (phase + padding - along) / stride : along - padding;
-    }),
-  ).flat();
-}
-
-function tapsOf(p: Geometry): Taps {
-  const [vertical, horizontal] = [phasesOf(p, 0), phasesOf(p, 1)];
-  const positions = [positionsOf(p, 0), positionsOf(p, 1)] as const;
-  const from = [Math.min(...positions[0]), Math.min(...positions[1])] as const;
-  return {
-    ...{ problem: p, vertical, horizontal, from },
-    phases: vertical.phases * horizontal.phases,
-    counts: [Math.ceil(p.outSize[0] / vertical.phases), Math.ceil(p.outSize[1] / horizontal.phases)],
-    steps: p.adjoint ? [1, 1] : p.stride,
-    reach: [Math.max(...positions[0]) - from[0], Math.max(...positions[1]) - from[1]],
-  };
-}
+import { type LastProblem, pick } from './last-product.js';
+import { PATCHES, patchOperand, patchResult } from './warpgroup-patch.js';
+import {
+  eachTap,
+  type Geometry,
+  imagesOf,
+  type KernelTaps,
+  type Tap,
+  type TapContext,
+  tapsOf,
+} from './warpgroup-taps.js';
 
 /**
  * Few channels: where there is no padding beside the images, a row of taps meets neighbours in memory, and is one tap with the
@@ -92,17 +59,10 @@ export function joined<P extends Geometry>(p: P): P {
 const isPointwise = ({ apart, kernel, stride, padding }: Geometry): boolean =>
   apart === undefined && [...kernel, ...stride].every((n) => n === 1) && padding.every((n) => n === 0);
 
-function pixelMap(p: Geometry, taps: Taps, box: readonly [number, number]): TensorMapOptions {
-  const { row, pixel } = p.apart ?? { row: p.size[1] * p.inputs, pixel: p.inputs };
-  return {
-    sizes: [p.images, ...p.size, p.inputs],
-    strides: [p.size[0] * row, row, pixel, 1],
-    box,
-    offset: p.imageOffset,
-    tf32: p.dtype === f32,
-    walk: { from: taps.from, counts: taps.counts, steps: taps.steps },
-  };
-}
+const pixelMap = (p: Geometry, { from, counts, steps }: KernelTaps, box: readonly [number, number]) => ({
+  ...imagesOf(p),
+  ...{ box, walk: { from, counts, steps } },
+});
 
 /** Whether warpgroups can do it. */
 export function suitsConvolution(p: Geometry): boolean {
@@ -112,51 +72,17 @@ export function suitsConvolution(p: Geometry): boolean {
   const taps = tapsOf(p);
   const { sizes, walk } = pixelMap(p, taps, [1, 1]);
   return (
-    walkFault({ sizes, strides: [], box: [], offset: 0, tf32: false, walk: walk! }) === undefined &&
+    walkFault({ sizes, strides: [], box: [], offset: 0, tf32: false, walk }) === undefined &&
     taps.steps.every((n) => n <= 8) &&
     taps.reach.every((n) => n < walkReach(2)) &&
     (taps.phases === 1 || asProduct(p, false).K <= LEVEL.tensor)
   );
 }
 
-interface TapContext extends PipelineContext {
-  readonly pick: typeof pick;
-  readonly eachTap: typeof eachTap;
-}
-
-/** A tap of the kernel, and how far the first pixel that it meets is from that of the walk. */
-interface Tap {
-  readonly number: number;
-  readonly down: number;
-  readonly across: number;
-}
-
-/** Passes a term's tap to `body`. */
-function eachTap(
-  batch: number,
-  term: number,
-  { problem, vertical, horizontal, phases, from }: Taps,
-  body: (tap: Tap) => void,
-  context: TapContext,
-): void {
-  const { idiv, pick } = context;
-  const { adjoint, kernel, stride, dilation, padding } = problem;
-  // The last phase usually has the most taps: its tiles are begun first.
-  const phase = phases - 1 - batch;
-  const down = idiv(phase, horizontal.phases);
-  const across = phase % horizontal.phases;
-  const count = pick(horizontal.count, across, context);
-  const i = pick(vertical.first, down, context) + idiv(term, count) * vertical.step;
-  const j = pick(horizontal.first, across, context) + (term % count) * horizontal.step;
-  const v = adjoint ? idiv(down + padding[0] - i * dilation[0], stride[0]) : i * dilation[0] - padding[0];
-  const u = adjoint ? idiv(across + padding[1] - j * dilation[1], stride[1]) : j * dilation[1] - padding[1];
-  body({ number: i * kernel[1] + j, down: v - from[0], across: u - from[1] });
-}
-
 // ── The pixels of images ─────────────────────────────────────────────────────────────────────────────────────────
 
 interface PixelTiles extends OperandTiles {
-  readonly taps: Taps;
+  readonly taps: KernelTaps;
   /** Of the weight gradient: columns from a tap to the next. */
   readonly pitch: number;
 }
@@ -208,7 +134,13 @@ function loadTaps(
 }
 
 /** The pixels of the first source as the taps meet them: along the rows of a tile, or along K. */
-function pixelOperand(p: LastProblem, taps: Taps, k: boolean, along: number, pitch = 0): WarpgroupOperand {
+function pixelOperand(
+  p: LastProblem,
+  taps: KernelTaps,
+  k: boolean,
+  along: number,
+  pitch = 0,
+): WarpgroupOperand {
   const { dtype } = p;
   if (isPointwise(p)) {
     const pixels = p.images * p.size[0] * p.size[1];
@@ -225,7 +157,7 @@ function pixelOperand(p: LastProblem, taps: Taps, k: boolean, along: number, pit
 // ── The weights ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 interface WeightTiles extends OperandTiles {
-  readonly taps: Taps;
+  readonly taps: KernelTaps;
 }
 
 /** Starts to copy the weights of the term's tap, (tap, row, column). */
@@ -252,7 +184,7 @@ function loadWeights(
  * The weights (O, kH, kW, C), along K. Of an input gradient they lie across it; in f32, which wgmma takes along K only, they
  * come as (C, kH, kW, O).
  */
-function weightOperand(p: LastProblem, taps: Taps, along: number): WarpgroupOperand {
+function weightOperand(p: LastProblem, taps: KernelTaps, along: number): WarpgroupOperand {
   const { dtype, inputs, outputs, kernel, adjoint } = p;
   const k = !adjoint || dtype === f32;
   const [rows, columns] = k ? [outputs, inputs] : [inputs, outputs];
@@ -271,7 +203,7 @@ function weightOperand(p: LastProblem, taps: Taps, along: number): WarpgroupOper
 // ── Where the result goes ────────────────────────────────────────────────────────────────────────────────────────
 
 interface PhasePlaces extends ResultPlaces {
-  readonly taps: Taps;
+  readonly taps: KernelTaps;
   /** Elements from an image's pixels of one phase to those of the next, downwards and across. */
   readonly apart: readonly [number, number];
 }
@@ -351,7 +283,7 @@ function storeRows(
 }
 
 /** Of a strided input gradient: each phase's pixels, at their places in the images. */
-function phaseResult({ dtype, images, outputs, outSize }: LastProblem, taps: Taps): WarpgroupResult {
+function phaseResult({ dtype, images, outputs, outSize }: LastProblem, taps: KernelTaps): WarpgroupResult {
   const { counts, vertical, horizontal } = taps;
   const [down, across] = [vertical.phases, horizontal.phases];
   const apart = [outSize[1] * outputs, outputs] as const;
@@ -433,7 +365,15 @@ export function asProduct(p: Geometry, weight: boolean): WarpgroupSizes {
     beside: phases === 1 ? p.beside : 0,
     sums: phases === 1 ? p.sums : undefined,
     turned: { a: false, b: false },
+    images: patchImages(p),
   };
+}
+
+/** What patches are cut from, if columns of the kernel have several taps, and the pixels that these meet lie below each other. */
+function patchImages({ images, outSize, kernel, dilation, stride }: Geometry): PatchImages | undefined {
+  const [taps] = kernel;
+  if (taps === 1 || stride.some((n) => n > 1)) return undefined;
+  return { count: images, size: outSize, taps, dilation: dilation[0] };
 }
 
 /**
@@ -443,17 +383,20 @@ export function asProduct(p: Geometry, weight: boolean): WarpgroupSizes {
 export function convolveWarpgroups(p: LastProblem, tile: WarpgroupTile, units: number): WarpgroupKernel {
   const taps = tapsOf(p);
   const { phases, vertical, horizontal } = taps;
-  const { batches, M, N } = asProduct(p, false);
+  const sizes = asProduct(p, false);
+  const { batches, N } = sizes;
+  const M = heightOf(sizes, tile);
+  const plain = tile.patch ? patchResult(p, tile, tile.patch) : matrixResult(tile.splits, M, N);
   const problem = {
     ...{ name: p.adjoint ? 'conv2dInputWarpgroups' : 'conv2dWarpgroups', batches, M, N, K: p.inputs },
     terms: vertical.count.flatMap((down) => horizontal.count.map((across) => down * across)).reverse(),
-    a: pixelOperand(p, taps, true, rowsOf(tile)),
+    a: tile.patch ? patchOperand(p, taps, tile, tile.patch) : pixelOperand(p, taps, true, rowsOf(tile)),
     b: weightOperand(p, taps, tile.columns),
-    result: phases > 1 ? phaseResult(p, taps) : matrixResult(tile.splits, M, N),
+    result: phases > 1 ? phaseResult(p, taps) : plain,
     output: p.output,
     finish: p.finish,
     sums: p.sums,
-    functions: { pick, eachTap, pixelOf },
+    functions: { pick, eachTap, pixelOf, ...PATCHES },
   };
   return byWarpgroups(problem, tile, p.dtype, units);
 }

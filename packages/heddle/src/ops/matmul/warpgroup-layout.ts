@@ -29,7 +29,37 @@ export interface WarpgroupTile {
   readonly exchanged?: boolean;
   /** Steps along K that tensor cores sum of products of split f32 (warpgroup-split.ts). Default: those of a stage. */
   readonly level?: number;
+  /** Of a convolution: the rows of A are patches of pixels. Default: they are copied for each tap of the kernel. */
+  readonly patch?: PixelPatch;
 }
+
+/**
+ * Pixels of an image in a rectangle, which come with those above or below them that all taps of a column of the kernel meet: a tap
+ * meets what begins at a row of its own.
+ */
+export interface PixelPatch {
+  /** Pixels of the result. Their number is a multiple of 64, of which the width is a divisor and a multiple of 8. */
+  readonly height: number;
+  readonly width: number;
+  /** Taps of a column, and rows of pixels from one to the next. */
+  readonly taps: number;
+  readonly dilation: number;
+  /** Of the images that patches cover, row by row. */
+  readonly down: number;
+  readonly across: number;
+  /** Whether the pixels of one patch after the other lie so in memory. */
+  readonly inOrder: boolean;
+  /** Stages of the ring of patches: other stages are of B only. */
+  readonly stages: number;
+}
+
+/** Pixels of a patch that are copied: rows of a tile. */
+export const copiedRows = ({ height, width, taps, dilation }: PixelPatch): number =>
+  (height + (taps - 1) * dilation) * width;
+
+/** Patches of a tile. */
+export const patchesOf = (tile: BlockRows, { height, width }: PixelPatch): number =>
+  rowsOf(tile) / (height * width);
 
 /** Bytes of a row of a tile. */
 export const ROW = 128;
@@ -56,10 +86,11 @@ export interface Turned {
  * Bytes of shared memory: the stages, and for each warpgroup two tiles of sums, and two of each matrix that the epilogue takes
  * beside them.
  */
-export const warpgroupBytes = (tile: WarpgroupTile, split = false): number =>
-  (tile.stages * (rowsOf(tile) + (split ? 2 : 1) * tile.columns) +
-    tile.groups * 2 * (1 + (tile.beside ?? 0)) * ROWS) *
-  ROW;
+export function warpgroupBytes(tile: WarpgroupTile, split = false): number {
+  const { beside = 0, columns, groups, patch, stages } = tile;
+  const ofA = patch ? patch.stages * patchesOf(tile, patch) * copiedRows(patch) : stages * rowsOf(tile);
+  return (ofA + stages * (split ? 2 : 1) * columns + groups * 2 * (1 + beside) * ROWS) * ROW;
+}
 
 /** How an operand's tiles lie in shared memory, (stage, panel, row, column): all that device functions have to know. */
 export interface OperandTiles {

@@ -17,10 +17,24 @@ export interface OperandStart {
   readonly k: number;
 }
 
+/** How a tile of A serves several stages along K one after the other, of which each multiplies other rows of its panels. */
+export interface Served {
+  /** So many stages. If it is one, A has no ring of its own. */
+  readonly steps: number;
+  /** Stages of the ring of A. */
+  readonly ring: number;
+  /** Of a panel: rows that are multiplied at a time, the first of the first stage, and from a stage's to the next. */
+  readonly rows: number;
+  readonly from: number;
+  readonly by: number;
+}
+
 /** A, or B with rows and columns exchanged. */
 export interface WarpgroupOperand {
   readonly schema: BufferSchema;
   readonly tiles: OperandTiles;
+  /** Of A. Default: a tile serves one stage. */
+  readonly served?: Served;
   /** Starts to copy its tiles of one stage: a device function. */
   load(
     to: Memory,
@@ -51,6 +65,7 @@ export interface WarpgroupWork extends ResultWork {
   readonly filled: number;
   readonly a: OperandTiles;
   readonly b: OperandTiles;
+  readonly served: Served;
   /** Warps that turn or split B: the last ones of those that the producer is of. */
   readonly turners: number;
   /** f32 is multiplied in two parts of tf32 (warpgroup-split.ts): so many steps along K at a time, of so many that a term has. */
@@ -64,7 +79,9 @@ export interface PipelineContext extends ResultContext {
   readonly initBarriers: typeof initBarriers;
   readonly eachTile: typeof eachTile;
   readonly lengthOf: typeof lengthOf;
+  readonly startOf: typeof startOf;
   readonly load: typeof load;
+  readonly loadServed: typeof loadServed;
   readonly loadA: WarpgroupOperand['load'];
   readonly loadB: WarpgroupOperand['load'];
   readonly dtype: DType;
@@ -122,11 +139,48 @@ function eachStage(
 
 /** Has all tiles copied, one stage after the other as they are empty: by one thread. */
 function copyStages(a: Memory, b: Memory, ring: Ring, context: PipelineContext): void {
-  const { eachStage, load, waitBarrier } = context;
+  const { eachStage, load, loadServed, waitBarrier, work } = context;
+  const { steps } = work.served;
+  let count = 0;
   eachStage((stage, phase, chunk, at) => {
+    if (steps > 1 && chunk % steps === 0) {
+      loadServed(a, ring, count, chunk, at, context);
+      count += 1;
+    }
     waitBarrier(ring.empty, stage, phase + 1);
     load(a, b, ring, stage, chunk, at, context);
   }, context);
+}
+
+/** The term of a stage along K, and where in it the stage begins. */
+function startOf(
+  chunk: number,
+  { idiv, work }: PipelineContext,
+): { readonly term: number; readonly k: number } {
+  const { chunks, depth, oneTerm, served } = work;
+  const { steps } = served;
+  return {
+    term: oneTerm ? 0 : idiv(chunk, steps * chunks) * steps + (chunk % steps),
+    k: (oneTerm ? chunk : idiv(chunk, steps) % chunks) * depth,
+  };
+}
+
+/** Starts to copy a tile of A that serves several stages, as soon as there is room. @param count such tiles before */
+function loadServed(
+  a: Memory,
+  { as, fullA, emptyA }: Ring,
+  count: number,
+  chunk: number,
+  at: WarpgroupPlace,
+  context: PipelineContext,
+): void {
+  const { arriveExpect, idiv, loadA, startOf, waitBarrier, work } = context;
+  const { ring } = work.served;
+  const { term, k } = startOf(chunk, context);
+  const stage = count % ring;
+  waitBarrier(emptyA, stage, idiv(count, ring) + 1);
+  arriveExpect(fullA, stage, work.a.panels * work.a.rows * 128);
+  loadA(as, a, work.a, { batch: at.batch, term, along: at.row, k }, fullA, stage, context);
 }
 
 /** Starts to copy the tiles of one stage along K. */
@@ -139,13 +193,13 @@ function load(
   at: WarpgroupPlace,
   context: PipelineContext,
 ): void {
-  const { arriveExpect, idiv, loadA, loadB, work } = context;
-  const { chunks, columns, depth, oneTerm, rows } = work;
+  const { arriveExpect, loadA, loadB, startOf, work } = context;
+  const { columns, rows, served } = work;
   const { as, bs, full } = ring;
-  const term = oneTerm ? 0 : idiv(chunk, chunks);
-  const k = (oneTerm ? chunk : chunk % chunks) * depth;
-  arriveExpect(full, stage, (rows + columns) * 128);
-  loadA(as, a, work.a, { batch: at.batch, term, along: at.row, k }, full, stage, context);
+  const { term, k } = startOf(chunk, context);
+  arriveExpect(full, stage, ((served.steps > 1 ? 0 : rows) + columns) * 128);
+  if (served.steps === 1)
+    loadA(as, a, work.a, { batch: at.batch, term, along: at.row, k }, full, stage, context);
   loadB(bs, b, work.b, { batch: at.batch, term, along: at.column, k }, full, stage, context);
 }
 
@@ -162,34 +216,44 @@ export interface Ring {
   readonly turned: Memory;
   readonly empty: Memory;
   readonly order: Memory;
+  /** Of the ring of A, if its tiles serve several stages: else they are with those of B. */
+  readonly fullA: Memory;
+  readonly emptyA: Memory;
 }
 
 /** The ring, in shared memory. */
 function makeRing({ dtype, mbarriers, sharedTile, work }: PipelineContext): Ring {
-  const { a, b, columns, depth, groups, split, stages, together } = work;
-  const as = sharedTile(dtype, stages, a.panels, a.rows, depth);
+  const { a, b, columns, depth, groups, served, split, stages, together } = work;
+  const as = sharedTile(dtype, served.steps > 1 ? served.ring : stages, a.panels, a.rows, depth);
   const bs = sharedTile(dtype, stages, b.panels, b.rows, depth);
   const lows = split ? sharedTile(dtype, stages, 1, columns, depth) : bs;
   const full = mbarriers(stages);
   const empty = mbarriers(stages);
   const turned = b.turned || split ? mbarriers(stages) : full;
   const order = together < groups || (split && groups > 1) ? mbarriers(2) : full;
-  return { as, bs, lows, full, turned, empty, order };
+  const fullA = served.steps > 1 ? mbarriers(served.ring) : full;
+  const emptyA = served.steps > 1 ? mbarriers(served.ring) : empty;
+  return { as, bs, lows, full, turned, empty, order, fullA, emptyA };
 }
 
 /** Says how many arrivals each mbarrier waits for. */
 function initBarriers(
-  { full, turned, empty, order }: Ring,
+  { full, turned, empty, order, fullA, emptyA }: Ring,
   beside: Beside,
   { initBarrier, work }: PipelineContext,
 ): void {
-  const { b, columnSums, groups, split, stages, together, turners } = work;
+  const { b, columnSums, groups, served, split, stages, together, turners } = work;
   for (let s = 0; s < stages; s++) {
     initBarrier(full, s, 1);
     // Of each warp that multiplies them.
     initBarrier(empty, s, together * 4);
     if (b.turned || split) initBarrier(turned, s, turners);
   }
+  if (served.steps > 1)
+    for (let s = 0; s < served.ring; s++) {
+      initBarrier(fullA, s, 1);
+      initBarrier(emptyA, s, together * 4);
+    }
   if (together < groups || (split && groups > 1)) for (let g = 0; g < groups; g++) initBarrier(order, g, 4);
   if (work.beside > 0)
     for (let s = 0; s < 2 * groups; s++) {
@@ -282,17 +346,20 @@ function readTurned(
 /**
  * Starts to add the products of one stage to the sums of a warpgroup.
  * @param words of its rows of A, if they are in registers
+ * @param of the stage of A @param first of its rows
  */
 function multiply(
   sums: Memory,
   words: Memory,
   ring: Ring,
+  of: number,
+  first: number,
   stage: number,
   group: number,
   context: PipelineContext,
 ): void {
   const { commitWgmma, fenceWgmma, idiv, wgmma, work, ROWS } = context;
-  const { a, b, depth, each, filled, step, together } = work;
+  const { a, b, depth, each, filled, served, step, together } = work;
   const { as, bs } = ring;
   const bAlongK = b.k || b.turned;
   fenceWgmma(sums);
@@ -300,11 +367,13 @@ function multiply(
   for (let k = 0; k < filled; k += step) {
     for (let e = 0; e < each; e++) {
       const part = ((group % together) * each + e) * ROWS;
+      const panel = a.panels > 1 ? idiv(part, served.rows) : 0;
+      const row = first + (a.panels > 1 ? part % served.rows : part);
       if (a.turned) wgmma(sums, e, words, idiv(e * depth + k, step), bs, stage, 0, 0, k);
-      else if (a.k && bAlongK) wgmma(sums, e, as, stage, 0, part, k, bs, stage, 0, 0, k);
-      else if (a.k) wgmma(sums, e, as, stage, 0, part, k, bs, stage, 0, k, 0, false, true);
-      else if (bAlongK) wgmma(sums, e, as, stage, idiv(part, depth), k, 0, bs, stage, 0, 0, k, true);
-      else wgmma(sums, e, as, stage, idiv(part, depth), k, 0, bs, stage, 0, k, 0, true, true);
+      else if (a.k && bAlongK) wgmma(sums, e, as, of, panel, row, k, bs, stage, 0, 0, k);
+      else if (a.k) wgmma(sums, e, as, of, panel, row, k, bs, stage, 0, k, 0, false, true);
+      else if (bAlongK) wgmma(sums, e, as, of, idiv(part, depth), k, 0, bs, stage, 0, 0, k, true);
+      else wgmma(sums, e, as, of, idiv(part, depth), k, 0, bs, stage, 0, k, 0, true, true);
     }
   }
   commitWgmma();
@@ -312,6 +381,18 @@ function multiply(
 
 /** The device functions, as constants of a kernel. */
 export const PIPELINE = {
-  ...{ makeRing, initBarriers, eachTile, eachStage, lengthOf, copyStages, load, prepareStages, turn },
+  ...{
+    makeRing,
+    initBarriers,
+    eachTile,
+    eachStage,
+    lengthOf,
+    copyStages,
+    startOf,
+    load,
+    loadServed,
+    prepareStages,
+    turn,
+  },
   ...{ readTurned, multiply },
 };

@@ -2,12 +2,23 @@
 import { type DType, f32 } from '../../core/dtype.js';
 import type { ColumnSums, Variant } from '../../graph/fused-op.js';
 import { FITTED } from '../../kernel/ir/machine.js';
-import type { Target } from '../../kernel/ir/target.js';
+import type { GpuLimits, Target } from '../../kernel/ir/target.js';
 import { fastestTiles, type LaunchRule } from '../launch-rule.js';
 import type { MatmulProblem } from './cpu.js';
 import { LEVEL } from './cuda-block.js';
 import { MARGIN, sumCycles } from './cuda-tiles.js';
-import { depthOf, rowsOf, type Turned, type WarpgroupTile, warpgroupBytes } from './warpgroup-layout.js';
+import {
+  copiedRows,
+  depthOf,
+  type PixelPatch,
+  patchesOf,
+  ROW,
+  ROWS,
+  rowsOf,
+  type Turned,
+  type WarpgroupTile,
+  warpgroupBytes,
+} from './warpgroup-layout.js';
 
 type BlockShape = Pick<WarpgroupTile, 'groups' | 'each' | 'columns' | 'alternate' | 'level'>;
 type Shapes = readonly (readonly [BlockShape, speed: number])[];
@@ -58,10 +69,22 @@ export interface WarpgroupSizes extends Pick<MatmulProblem, 'batches' | 'M' | 'N
   readonly following?: number | undefined;
   /** Sums of columns that the kernel computes besides, if it stores the result whole. Default: none. */
   readonly sums?: ColumnSums | undefined;
+  /** Of a convolution whose rows may come as patches: its images, and the taps of a column of its kernel. Default: they may not. */
+  readonly images?: PatchImages | undefined;
+}
+
+/** What patches are cut from. */
+export interface PatchImages extends Pick<PixelPatch, 'taps' | 'dilation'> {
+  readonly count: number;
+  /** Of the result: rows and columns of pixels. */
+  readonly size: readonly [number, number];
 }
 
 /** Tiles to time. Of 187 choices on an H200 (2026-11-26) the fastest tile was among the first four of the model in 185. */
 const MOST = 4;
+
+/** And tiles of patches. */
+const PATCHED = 2;
 
 /** A tile that takes this much longer by the model is no match for another launch, whatever the model does not know. */
 const FAR = 1.5;
@@ -76,37 +99,93 @@ interface RatedTile extends WarpgroupTile {
 interface Request extends WarpgroupSizes {
   /** Only tiles that warpgroups take by turns. Default: only those that they share. */
   readonly alternate?: boolean;
+  /** Only tiles of patches, shared or by turns. Default: only others. */
+  readonly patched?: boolean;
+  /** What the copy engine brings takes its time: so tiles of patches are compared with others. Default: of patches alone. */
+  readonly copied?: boolean;
+}
+
+/** Pixels beside each other in patches: what the copy engine stores at a time are 64. */
+const WIDTHS = [8, 16, 32, 64] as const;
+
+/**
+ * All ways to cut images into patches for such tiles, of which three are held at a time, two at least: first those that reach least
+ * over edges, then those that the copy engine brings with the fewest rows besides.
+ */
+function patchesFor(shape: BlockShape, { size, taps, dilation }: PatchImages): PixelPatch[] {
+  const blocks = rowsOf(shape) / ROWS;
+  const patches = WIDTHS.flatMap((width) =>
+    [1, 2, 4].flatMap((n): PixelPatch[] => {
+      const height = (n * ROWS) / width;
+      const [down, across] = [Math.ceil(size[0] / height), Math.ceil(size[1] / width)];
+      const inOrder = size[1] === width && size[0] % height === 0;
+      return blocks % n === 0 ? [{ height, width, taps, dilation, down, across, inOrder, stages: 3 }] : [];
+    }),
+  );
+  const covered = ({ down, height, across, width }: PixelPatch): number => down * height * across * width;
+  const share = (patch: PixelPatch): number => copiedRows(patch) / (patch.height * patch.width);
+  return patches.sort(
+    (a, b) => covered(a) - covered(b) || Number(b.inOrder) - Number(a.inOrder) || share(a) - share(b),
+  );
+}
+
+/** Rows of a product by such tiles: of patches all that are in them. */
+export const heightOf = ({ M, images }: WarpgroupSizes, { patch }: Pick<WarpgroupTile, 'patch'>): number =>
+  patch ? images!.count * patch.down * patch.across * patch.height * patch.width : M;
+
+/** With as many stages as there is memory for. */
+function withStages<Tile extends Omit<WarpgroupTile, 'stages'>>(
+  tile: Tile,
+  limits: GpuLimits,
+  split?: boolean,
+) {
+  const fixed = warpgroupBytes({ ...tile, stages: 0 }, split);
+  const each = warpgroupBytes({ ...tile, stages: 1 }, split) - fixed;
+  const stages = Math.min(8, Math.floor((limits.sharedBytesPerBlock - MARGIN - fixed) / each));
+  const { patch } = tile;
+  if (!patch || patch.stages === 2 || stages >= STAGES) return { ...tile, stages };
+  return withStages({ ...tile, patch: { ...patch, stages: patch.stages - 1 } }, limits, split);
+}
+
+/** Cycles of a stage along K: products, what shared memory takes and gives, and what the copy engine brings. */
+function stageCycles(tile: WarpgroupTile): number {
+  const { columns, patch } = tile;
+  const { rate, row } = FITTED.matmul.warpgroup;
+  const rows = rowsOf(tile);
+  const brought = columns + (patch ? (patchesOf(tile, patch) * copiedRows(patch)) / patch.taps : rows);
+  const read = rows + (rows / ROWS) * columns;
+  return Math.max((rows * columns * ROW) / rate, brought + read, row * brought);
 }
 
 const rule: LaunchRule<Request, RatedTile> = {
   *candidates({ units, limits }, p) {
-    const { M, N, K, alternate = false, batches, beside = 0, dtype, split, whole } = p;
+    const { M, N, K, alternate = false, batches, beside = 0, dtype, images, patched, split, whole } = p;
     const depth = depthOf(dtype);
     const chunks = Math.ceil(K / depth);
-    for (const [shape, speed] of split ? SPLIT_SHAPES : SHAPES) {
+    const shapes = (split ? SPLIT_SHAPES : SHAPES).flatMap(([shape, speed]): Omit<RatedTile, 'splits'>[] =>
+      patched
+        ? patchesFor(shape, images!).map((patch) => ({ ...shape, speed, stages: 0, patch }))
+        : (shape.alternate ?? false) === alternate
+          ? [{ ...shape, speed, stages: 0 }]
+          : [],
+    );
+    for (const shape of shapes) {
       const [rows, { columns }] = [rowsOf(shape), shape];
-      if ((shape.alternate ?? false) !== alternate) continue;
       // Half a tile at least is in the matrix, unless no smaller one is to be had.
       if ((rows >= 2 * M && rows > 64) || (columns >= 2 * N && columns > 64)) continue;
-      const tiles = Math.ceil(M / rows) * Math.ceil(N / columns) * batches;
-      const stagesWith = (beside: number): number => {
-        const none: WarpgroupTile = { ...shape, beside, stages: 0, splits: 1 };
-        const fixed = warpgroupBytes(none, split);
-        const each = warpgroupBytes({ ...none, stages: 1 }, split) - fixed;
-        return Math.min(8, Math.floor((limits.sharedBytesPerBlock - MARGIN - fixed) / each));
-      };
+      const tiles = Math.ceil(heightOf(p, shape) / rows) * Math.ceil(N / columns) * batches;
+      const tileWith = (beside: number) => withStages({ ...shape, beside, splits: 1 }, limits, split);
       // Long sums need the memory for their stages.
-      const brought = [2, 1].find((n) => n <= beside && stagesWith(n) >= Math.min(STAGES, chunks)) ?? 0;
+      const brought = [2, 1].find((n) => n <= beside && tileWith(n).stages >= Math.min(STAGES, chunks)) ?? 0;
       // Blocks share K where one sum would be too long, and where there are too few tiles for all multiprocessors.
       const least = Math.ceil(K / LEVEL.tensor);
       for (const splits of whole ? [1] : new Set([least, 1, 2, 3, 4, 6, 8, 16, ...splitsFor(tiles, units)])) {
-        if (splits < least || splits > chunks) continue;
+        if (splits < least || splits * (shape.patch?.taps ?? 1) > chunks) continue;
         if (splits > least && tiles * splits > 2 * units) continue;
         // A block has a tile for each warpgroup.
-        if (alternate && tiles * splits <= units) continue;
+        if (shape.alternate && tiles * splits <= units) continue;
         // Parts are finished by another kernel.
-        const besideSums = splits === 1 ? brought : 0;
-        yield { ...shape, stages: stagesWith(besideSums), splits, speed, beside: besideSums };
+        yield { ...tileWith(splits === 1 ? brought : 0), splits };
       }
     }
   },
@@ -114,12 +193,13 @@ const rule: LaunchRule<Request, RatedTile> = {
   fits: (_target, _p, { stages }) => stages >= 2,
 
   cycles({ units }, p, tile) {
-    const { columns, splits, speed } = tile;
+    const { columns, patch, splits, speed } = tile;
     const { latency, warpgroup } = FITTED.matmul;
     const rows = rowsOf(tile);
     const depth = depthOf(p.dtype);
-    const tiles = Math.ceil(p.M / rows) * Math.ceil(p.N / columns) * p.batches * splits;
-    const chunks = Math.ceil(Math.ceil(p.K / depth) / splits);
+    const tiles = Math.ceil(heightOf(p, tile) / rows) * Math.ceil(p.N / columns) * p.batches * splits;
+    const together = patch?.taps ?? 1;
+    const chunks = Math.ceil(Math.ceil(p.K / depth) / together / splits) * together;
     const products = p.split ? 3 : 1;
     const product = (products * rows * columns * depth * p.dtype.bytes) / (warpgroup.rate * speed);
     // Shared memory gives 128 bytes in a cycle: to the copies, to the rows of A once, to B for each product of 64 of them, and for
@@ -130,11 +210,12 @@ const rule: LaunchRule<Request, RatedTile> = {
     const { brought, read: readBeside } = warpgroup.beside;
     const [all, ours] = splits > 1 ? [0, 0] : [p.beside ?? 0, tile.beside ?? 0];
     const beside = (ours * brought + (all - ours) * readBeside) * p.dtype.bytes;
-    const multiplied = chunks * Math.max(product, moved);
+    const multiplied = chunks * (patch || p.copied ? stageCycles(tile) : Math.max(product, moved));
     const summed = splits > 1 ? 0 : warpgroup.sum * (p.sums?.levels.flat().length ?? 0);
     // Where blocks share K, another kernel reads what is stored.
     const reading = (p.M * p.N * p.dtype.bytes) / (units * FITTED.matmul.received);
-    const apart = p.sums && splits > 1 ? FITTED.matmul.anotherKernel + reading : 0;
+    const apart =
+      p.sums && (splits > 1 || patch?.inOrder === false) ? FITTED.matmul.anotherKernel + reading : 0;
     const instruction = warpgroup.instruction[tile.alternate ? 'alone' : 'shared'];
     const following = splits > 1 ? 0 : instruction * (p.following ?? 0);
     const finished = (warpgroup.store + beside + summed + following) * rows * columns;
@@ -144,6 +225,9 @@ const rule: LaunchRule<Request, RatedTile> = {
     const last = tile.alternate ? finished : 0;
     return perUnit * each + last + latency + sumCycles(p, splits, units) + apart;
   },
+
+  // Images are cut in one way for each tile.
+  key: ({ groups, each, columns, alternate, splits }) => [groups, each, columns, alternate, splits].join(),
 };
 
 /** Blocks that share the sums of a few tiles: one or two for each multiprocessor. */
@@ -163,7 +247,14 @@ export function warpgroupTiles(p: WarpgroupSizes, target: Target, count = MOST):
   const together = fastestTiles(rule, target, p, count);
   const byTurns = fastestTiles(rule, target, { ...p, alternate: true }, 1);
   const cycles = (tile: RatedTile): number => rule.cycles(target, p, tile);
-  return [...together, ...byTurns.filter((tile) => together.every((other) => cycles(tile) < cycles(other)))];
+  const tiles = [
+    ...together,
+    ...byTurns.filter((tile) => together.every((other) => cycles(tile) < cycles(other))),
+  ];
+  if (!p.images) return tiles;
+  const copied = (tile: RatedTile): number => rule.cycles(target, { ...p, copied: true }, tile);
+  const patched = fastestTiles(rule, target, { ...p, patched: true }, PATCHED);
+  return [...patched.filter((tile) => tiles.every((other) => copied(tile) < copied(other))), ...tiles];
 }
 
 /** The best tile whose sums no blocks share, and the best by turns: none if shared sums promise to take far less. */
@@ -183,8 +274,9 @@ export function warpgroupWays<Way extends Variant>(
   tiles: readonly WarpgroupTile[],
   way: (tile: WarpgroupTile, sums: ColumnSums | undefined) => Way,
 ): Way[] {
-  const ways = tiles.map((tile) => way(tile, p.sums));
-  const best = p.sums && tiles.find(({ splits }) => splits === 1);
+  // Sums are of rows that lie in memory so.
+  const ways = tiles.map((tile) => way(tile, tile.patch?.inOrder === false ? undefined : p.sums));
+  const best = p.sums && tiles.find(({ patch, splits }) => splits === 1 && patch?.inOrder !== false);
   if (!best) return ways;
   const apart = way(best, undefined);
   return [...ways, { ...apart, name: `${apart.name}, then sums` }];
@@ -202,8 +294,9 @@ export function warpgroupName(tile: WarpgroupTile, dtype: DType, split = false):
   const each = tile.each > 1 ? `-${tile.groups}x${tile.each}` : '';
   const turns = tile.alternate ? '-by-turns' : '';
   const exchanged = tile.exchanged ? '-exchanged' : '';
+  const patches = tile.patch ? `-patches-${tile.patch.height}x${tile.patch.width}` : '';
   const size = `${rowsOf(tile)}x${tile.columns}x${depthOf(dtype)}`;
-  return `${operandOf(dtype, split)}-warpgroups-${size}${each}${turns}${exchanged}${splitName(tile)}`;
+  return `${operandOf(dtype, split)}-warpgroups-${size}${each}${turns}${exchanged}${patches}${splitName(tile)}`;
 }
 
 /** Compute capability × 10 of Hopper: the only one with wgmma. */

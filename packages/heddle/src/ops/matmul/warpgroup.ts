@@ -105,8 +105,7 @@ export function byWarpgroups(
   const { a, b, result } = p;
   const { groups } = tile;
   const inParts = tile.splits > 1 || p.parts === true;
-  const summed = sumOf(dtype);
-  const out = inParts ? summed : (p.output ?? dtype);
+  const out = inParts ? sumOf(dtype) : (p.output ?? dtype);
   const work = workOf(p, tile, { dtype, out, inParts, units });
   const box = [ROWS / work.boxes, work.width] as const;
   const kernel = defineKernel(
@@ -125,9 +124,10 @@ export function byWarpgroups(
       const { areFinite, copyStages, eachTile, loadBeside, makeRing, multiply, multiplySplit, out } = context;
       const { prepareStages, readTurned, storeSums, summed, sumPlainly } = context;
       const { work, REGISTERS, ROWS, THREADS } = context;
-      const { columns, depth, each, groups, level, split, stages, step, together, width } = work;
+      const { columns, depth, each, groups, level, served, split, stages, step, together, width } = work;
       const ring = makeRing(context);
-      const { as, full, turned, empty, order } = ring;
+      const { as, full, turned, empty, order, fullA, emptyA } = ring;
+      const isServed = served.steps > 1;
       const alternate = together < groups;
       const cs = sharedTile(out, groups, 2, ROWS, width);
       const hasBeside = work.beside > 0;
@@ -142,6 +142,8 @@ export function byWarpgroups(
       let stage = 0;
       let phase = 0;
       let taken = 0;
+      // Tiles of A that have served all of their stages, if these are several.
+      let done = 0;
       const goOn = (count: number) => {
         phase += idiv(stage + count, stages);
         stage = (stage + count) % stages;
@@ -182,20 +184,32 @@ export function byWarpgroups(
             // When the other has its last stage: nobody can wait for the phase after the next.
             if (alternate) waitBarrier(order, group, taken + group + 1);
             let before = 0;
+            let beforeOfA = 0;
             for (let chunk = at.from; chunk < at.end; chunk++) {
+              const turn = chunk % served.steps;
+              const of = isServed ? done % served.ring : stage;
+              if (isServed && turn === 0) waitBarrier(fullA, of, idiv(done, served.ring));
               waitBarrier(full, stage, phase);
               if (work.a.turned) readTurned(words, sums, as, stage, group, context);
               if (work.b.turned) waitBarrier(turned, stage, phase);
-              multiply(sums, words, ring, stage, group, context);
+              multiply(sums, words, ring, of, served.from + turn * served.by, stage, group, context);
               // The products of the stage before are done.
               if (!work.a.turned) waitWgmma(sums, 1);
-              if (chunk > at.from && isFirstLane) arrive(empty, before);
+              if (chunk > at.from && isFirstLane) {
+                arrive(empty, before);
+                if (isServed && turn === 0) arrive(emptyA, beforeOfA);
+              }
               before = stage;
+              beforeOfA = of;
               goOn(1);
+              if (isServed && turn === served.steps - 1) done += 1;
             }
             if (alternate && isFirstLane) arrive(order, 1 - group);
             waitWgmma(sums, 0);
-            if (at.end > at.from && isFirstLane) arrive(empty, before);
+            if (at.end > at.from && isFirstLane) {
+              arrive(empty, before);
+              if (isServed) arrive(emptyA, beforeOfA);
+            }
           }
           storeSums(c, sums, cs, beside, group, taken, at, context);
           taken += 1;
@@ -203,28 +217,17 @@ export function byWarpgroups(
         let number = 0;
         eachTile((at) => {
           // Stages of the other warpgroup's tiles are passed over.
-          if (alternate && number % 2 !== group) goOn(Math.max(at.end - at.from, 0));
-          else sum(at);
+          if (alternate && number % 2 !== group) {
+            const passed = Math.max(at.end - at.from, 0);
+            goOn(passed);
+            if (isServed) done += idiv(passed, served.steps);
+          } else sum(at);
           number += 1;
         }, context);
         if (threadIdx.x % THREADS === 0) tmaWait(0);
       }
     },
-    {
-      ...{ ...PIPELINE, ...RESULT, ...SPLIT_PRODUCTS },
-      ...{ dtype, summed, out, work, REGISTERS: p.split ? SPLIT_REGISTERS : REGISTERS, ROWS, THREADS, WARPS },
-      ...{ cast: asCast(dtype === i8 ? summed : dtype), stored: asCast(out), ...epilogueOf(p, work) },
-      ...{ term: p.sums?.term ?? p.finish, storeColumnSums: p.sums?.store ?? p.finish },
-      ...{
-        ...p.functions,
-        ...p.split,
-        loadA: a.load,
-        loadB: b.load,
-        finishAt: result.finishAt,
-        storeTile: result.storeTile,
-        ...(result.loadTile && { loadTile: result.loadTile }),
-      },
-    },
+    constantsOf(p, work, { dtype, out }),
   );
   return {
     kernel,
@@ -234,6 +237,22 @@ export function byWarpgroups(
     beside: work.beside,
     exchanged: work.exchanged,
     split: work.split,
+  };
+}
+
+/** What the kernel is compiled with: sizes, and the device functions of all its parts. */
+function constantsOf(p: WarpgroupProblem, work: WarpgroupWork, { dtype, out }: Pick<Kept, 'dtype' | 'out'>) {
+  const { a, b, finish, functions, result, split, sums } = p;
+  const summed = sumOf(dtype);
+  return {
+    ...{ ...PIPELINE, ...RESULT, ...SPLIT_PRODUCTS },
+    ...{ dtype, summed, out, work, REGISTERS: split ? SPLIT_REGISTERS : REGISTERS, ROWS, THREADS, WARPS },
+    ...{ cast: asCast(dtype === i8 ? summed : dtype), stored: asCast(out), ...epilogueOf(p, work) },
+    ...{ term: sums?.term ?? finish, storeColumnSums: sums?.store ?? finish },
+    ...functions,
+    ...split,
+    ...{ loadA: a.load, loadB: b.load, finishAt: result.finishAt, storeTile: result.storeTile },
+    ...(result.loadTile && { loadTile: result.loadTile }),
   };
 }
 
@@ -266,6 +285,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
   const chunks = Math.ceil(p.K / depth);
   const beside = inParts || !p.result.loadTile ? 0 : (tile.beside ?? 0);
   const lengths = p.terms.map((n) => n * chunks);
+  const { served = { steps: 1, ring: 0, rows, from: 0, by: 0 } } = p.a;
   const filled = Math.min(depth, Math.ceil(p.K / step) * step);
   const levels = inParts ? [] : (p.sums?.levels ?? []);
   return {
@@ -278,8 +298,8 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
     // Blocks that run together read about as many rows of A as columns of B.
     band: Math.min(down, 2 ** Math.round(Math.log2(Math.sqrt((units * columns) / rows)))),
     total: down * across * batches * splits,
-    share: Math.ceil(Math.max(...lengths) / splits),
-    ...{ step, filled },
+    share: Math.ceil(Math.max(...lengths) / served.steps / splits) * served.steps,
+    ...{ step, filled, served },
     panels: columns / width,
     a: p.a.tiles,
     b: p.b.tiles,
