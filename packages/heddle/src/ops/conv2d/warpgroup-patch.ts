@@ -128,10 +128,10 @@ function finishInPatch(
 ): void {
   const { finished, placeInPatches, work } = context;
   const { images, isExact, outSize } = work.c as PatchPlaces;
-  const { isWhole, sizes } = work;
+  const { isFree, isWhole, sizes } = work;
   const at = placeInPatches(row, context);
   const pixel = (at.image * outSize[0] + at.row) * outSize[1] + at.column;
-  if (isWhole && isExact) keep(finished(v, first, second, ofBias, batch, pixel, column, context));
+  if (isFree || (isWhole && isExact)) keep(finished(v, first, second, ofBias, batch, pixel, column, context));
   else if (at.image < images && at.row < outSize[0] && at.column < outSize[1] && column < sizes.N)
     keep(finished(v, first, second, ofBias, batch, pixel, column, context));
 }

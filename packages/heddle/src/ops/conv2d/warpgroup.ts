@@ -240,7 +240,7 @@ function finishInPhase(
 ): void {
   const { cast, finish, pixelOf, work } = context;
   const pixel = pixelOf(batch, row, context);
-  if (pixel >= 0 && column < work.sizes.N) keep(finish(cast(v), 0, pixel, column));
+  if (work.isFree || (pixel >= 0 && column < work.sizes.N)) keep(finish(cast(v), 0, pixel, column));
 }
 
 /** The copy engine walks over the pixels of a phase, whose first is so many channels from the image's first. */

@@ -30,7 +30,7 @@ export interface WarpgroupTile {
   /** Steps along K that tensor cores sum of products of split f32 (warpgroup-split.ts). Default: those of a stage. */
   readonly level?: number;
   /** Of a convolution: the rows of A are patches of pixels. Default: they are copied for each tap of the kernel. */
-  readonly patch?: PixelPatch;
+  readonly patch?: PixelPatch | undefined;
 }
 
 /**

@@ -137,7 +137,7 @@ export function matrixOperand(x: OperandLayout, sizes: OperandSizes): WarpgroupO
   return { schema, tiles, load: loadMatrix };
 }
 
-/** Passes the finished value of two neighbours in a row to `keep`: without a branch where no tile goes beyond the matrix. */
+/** Passes the finished value of two neighbours in a row to `keep`: without a branch where no tile goes beyond the matrix, or nothing would come of it. */
 export function finishInMatrix(
   v: number,
   first: number,
@@ -150,8 +150,8 @@ export function finishInMatrix(
   context: PipelineContext,
 ): void {
   const { finished, work } = context;
-  const { isWhole, sizes } = work;
-  if (isWhole) keep(finished(v, first, second, ofBias, batch, row, column, context));
+  const { isFree, isWhole, sizes } = work;
+  if (isFree || isWhole) keep(finished(v, first, second, ofBias, batch, row, column, context));
   else if (row < sizes.M && column < sizes.N)
     keep(finished(v, first, second, ofBias, batch, row, column, context));
 }

@@ -2,10 +2,10 @@
  * Where the sums of warpgroups go: they are finished by the epilogue, and stored by way of tiles in shared memory, from which
  * the copy engine takes them. What the epilogue takes beside them may come the same way.
  */
-import type { DType } from '../../core/dtype.js';
+import { type DType, f32, i32 } from '../../core/dtype.js';
 import type { ColumnSums } from '../../graph/fused-op.js';
-import { type IrFunction, irFunction } from '../../kernel/ir/ir-function.js';
-import type { BufferSchema } from '../../kernel/ir/types.js';
+import { type IrFunction, irFunction, isSafeCall } from '../../kernel/ir/ir-function.js';
+import { type BufferSchema, value } from '../../kernel/ir/types.js';
 import type { Cast, Intrinsics, Memory } from '../../kernel/language/language.js';
 
 /** All that the device functions of a result have to know: what they find as `work.c`. */
@@ -96,6 +96,8 @@ export interface ResultWork {
   readonly across: number;
   /** Whether no tile goes beyond C. */
   readonly isWhole: boolean;
+  /** Whether the epilogue may be computed for what lies beyond C: that takes no branches, and their instructions overlap. */
+  readonly isFree: boolean;
   /**
    * Of the tiles that C goes by way of: columns, bytes of a row, and how many make a block of 64 rows of a computed tile. If the
    * transpose is computed, they are several boxes below each other, which lie beside each other in C.
@@ -214,6 +216,21 @@ export interface TileEpilogue {
   readonly finish: IrFunction;
   readonly bias?: { readonly at: IrFunction; readonly finish: IrFunction } | undefined;
 }
+
+/**
+ * Whether an epilogue reads no memory but where columns say, and stores none. @param taken what it takes
+ * @param out of what is brought @param columns whether all columns of tiles are in C
+ */
+export const isFreeEpilogue = (
+  epilogue: TileEpilogue,
+  of: Pick<ResultWork, 'beside' | 'biased'>,
+  { taken, out, columns }: { readonly taken: DType; readonly out: DType; readonly columns: boolean },
+): boolean =>
+  isSafeCall(
+    epilogueOf(epilogue, of).finish,
+    [value(taken, 2), ...[1, 2, 3].map(() => value(i32)), value(f32, 2), value(out, 2), value(out, 2)],
+    columns ? [1, 3] : [1],
+  );
 
 /** What `storeSums` and `finished` call, the epilogue with those of the arguments that it takes. */
 export function epilogueOf(

@@ -83,8 +83,8 @@ export interface PatchImages extends Pick<PixelPatch, 'taps' | 'dilation'> {
 /** Tiles to time. Of 187 choices on an H200 (2026-11-26) the fastest tile was among the first four of the model in 185. */
 const MOST = 4;
 
-/** And tiles of patches. */
-const PATCHED = 2;
+/** Tiles of patches among them, if others take so many times as long by the model. */
+const PATCHED = { most: 2, gain: 1.1 } as const;
 
 /** A tile that takes this much longer by the model is no match for another launch, whatever the model does not know. */
 const FAR = 1.5;
@@ -99,7 +99,7 @@ interface RatedTile extends WarpgroupTile {
 interface Request extends WarpgroupSizes {
   /** Only tiles that warpgroups take by turns. Default: only those that they share. */
   readonly alternate?: boolean;
-  /** Only tiles of patches, shared or by turns. Default: only others. */
+  /** Only tiles of patches, which two warpgroups share. Default: only others. */
   readonly patched?: boolean;
   /** What the copy engine brings takes its time: so tiles of patches are compared with others. Default: of patches alone. */
   readonly copied?: boolean;
@@ -134,11 +134,7 @@ export const heightOf = ({ M, images }: WarpgroupSizes, { patch }: Pick<Warpgrou
   patch ? images!.count * patch.down * patch.across * patch.height * patch.width : M;
 
 /** With as many stages as there is memory for. */
-function withStages<Tile extends Omit<WarpgroupTile, 'stages'>>(
-  tile: Tile,
-  limits: GpuLimits,
-  split?: boolean,
-) {
+function withStages(tile: RatedTile, limits: GpuLimits, split?: boolean): RatedTile {
   const fixed = warpgroupBytes({ ...tile, stages: 0 }, split);
   const each = warpgroupBytes({ ...tile, stages: 1 }, split) - fixed;
   const stages = Math.min(8, Math.floor((limits.sharedBytesPerBlock - MARGIN - fixed) / each));
@@ -150,11 +146,11 @@ function withStages<Tile extends Omit<WarpgroupTile, 'stages'>>(
 /** Cycles of a stage along K: products, what shared memory takes and gives, and what the copy engine brings. */
 function stageCycles(tile: WarpgroupTile): number {
   const { columns, patch } = tile;
-  const { rate, row } = FITTED.matmul.warpgroup;
+  const { rate, row, sustained } = FITTED.matmul.warpgroup;
   const rows = rowsOf(tile);
   const brought = columns + (patch ? (patchesOf(tile, patch) * copiedRows(patch)) / patch.taps : rows);
   const read = rows + (rows / ROWS) * columns;
-  return Math.max((rows * columns * ROW) / rate, brought + read, row * brought);
+  return Math.max((rows * columns * ROW) / (rate * sustained), brought + read, row * brought);
 }
 
 const rule: LaunchRule<Request, RatedTile> = {
@@ -162,19 +158,18 @@ const rule: LaunchRule<Request, RatedTile> = {
     const { M, N, K, alternate = false, batches, beside = 0, dtype, images, patched, split, whole } = p;
     const depth = depthOf(dtype);
     const chunks = Math.ceil(K / depth);
-    const shapes = (split ? SPLIT_SHAPES : SHAPES).flatMap(([shape, speed]): Omit<RatedTile, 'splits'>[] =>
-      patched
-        ? patchesFor(shape, images!).map((patch) => ({ ...shape, speed, stages: 0, patch }))
-        : (shape.alternate ?? false) === alternate
-          ? [{ ...shape, speed, stages: 0 }]
-          : [],
-    );
+    const shapes = (split ? SPLIT_SHAPES : SHAPES)
+      .filter(([shape]) => (shape.alternate ?? false) === alternate && !(patched && shape.groups === 1))
+      .flatMap(([shape, speed]) =>
+        (patched ? patchesFor(shape, images!) : [undefined]).map((patch) => ({ ...shape, speed, patch })),
+      );
     for (const shape of shapes) {
       const [rows, { columns }] = [rowsOf(shape), shape];
       // Half a tile at least is in the matrix, unless no smaller one is to be had.
       if ((rows >= 2 * M && rows > 64) || (columns >= 2 * N && columns > 64)) continue;
       const tiles = Math.ceil(heightOf(p, shape) / rows) * Math.ceil(N / columns) * batches;
-      const tileWith = (beside: number) => withStages({ ...shape, beside, splits: 1 }, limits, split);
+      const tileWith = (beside: number) =>
+        withStages({ ...shape, beside, stages: 0, splits: 1 }, limits, split);
       // Long sums need the memory for their stages.
       const brought = [2, 1].find((n) => n <= beside && tileWith(n).stages >= Math.min(STAGES, chunks)) ?? 0;
       // Blocks share K where one sum would be too long, and where there are too few tiles for all multiprocessors.
@@ -236,7 +231,7 @@ const splitsFor = (tiles: number, units: number): number[] =>
 
 /**
  * Ways to multiply by warpgroups that share tiles, the most promising first. Behind them is the best by turns, if it promises
- * more: how much of an epilogue hides behind products has to be timed.
+ * more: how much of an epilogue hides behind products has to be timed. Before them are tiles of patches that take less time to copy.
  */
 export function warpgroupTiles(p: WarpgroupSizes, target: Target, count = MOST): WarpgroupTile[] {
   // As a left operand what lies across K costs less: the transpose is computed, unless columns of its tiles would be summed.
@@ -253,8 +248,11 @@ export function warpgroupTiles(p: WarpgroupSizes, target: Target, count = MOST):
   ];
   if (!p.images) return tiles;
   const copied = (tile: RatedTile): number => rule.cycles(target, { ...p, copied: true }, tile);
-  const patched = fastestTiles(rule, target, { ...p, patched: true }, PATCHED);
-  return [...patched.filter((tile) => tiles.every((other) => copied(tile) < copied(other))), ...tiles];
+  const least = Math.min(...tiles.map(copied));
+  const patched = fastestTiles(rule, target, { ...p, patched: true }, PATCHED.most).filter(
+    (tile) => PATCHED.gain * copied(tile) <= least,
+  );
+  return patched.length > 0 ? [...patched, ...tiles].slice(0, count) : tiles;
 }
 
 /** The best tile whose sums no blocks share, and the best by turns: none if shared sums promise to take far less. */

@@ -27,6 +27,7 @@ import { depthOf, ROW, ROWS, rowsOf, THREADS, togetherOf, type WarpgroupTile } f
 import { PIPELINE, type WarpgroupOperand, type WarpgroupWork } from './warpgroup-pipeline.js';
 import {
   epilogueOf,
+  isFreeEpilogue,
   RESULT,
   type TileEpilogue,
   type WarpgroupPlace,
@@ -46,6 +47,9 @@ const WARPS = 3;
 
 /** What products of operands of that dtype are summed in. */
 const sumOf = (dtype: DType): DType => (dtype === i8 ? i32 : f32);
+
+/** What the epilogue takes of them. */
+const takenOf = (dtype: DType): DType => (dtype === i8 ? i32 : dtype);
 
 /** C (batch, row, column) = sums over all terms and along K of A (row, k) · B (column, k). */
 export interface WarpgroupProblem extends TileEpilogue {
@@ -247,7 +251,7 @@ function constantsOf(p: WarpgroupProblem, work: WarpgroupWork, { dtype, out }: P
   return {
     ...{ ...PIPELINE, ...RESULT, ...SPLIT_PRODUCTS },
     ...{ dtype, summed, out, work, REGISTERS: split ? SPLIT_REGISTERS : REGISTERS, ROWS, THREADS, WARPS },
-    ...{ cast: asCast(dtype === i8 ? summed : dtype), stored: asCast(out), ...epilogueOf(p, work) },
+    ...{ cast: asCast(takenOf(dtype)), stored: asCast(out), ...epilogueOf(p, work) },
     ...{ term: sums?.term ?? finish, storeColumnSums: sums?.store ?? finish },
     ...functions,
     ...split,
@@ -288,6 +292,8 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
   const { served = { steps: 1, ring: 0, rows, from: 0, by: 0 } } = p.a;
   const filled = Math.min(depth, Math.ceil(p.K / step) * step);
   const levels = inParts ? [] : (p.sums?.levels ?? []);
+  const hasAllColumns = (exchanged ? down * rows : across * columns) === N;
+  const biased = !inParts && p.bias !== undefined && hasAllColumns;
   return {
     ...tile,
     ...{ rows, down, across, chunks, lengths, depth, oneTerm: Math.max(...p.terms) === 1 },
@@ -295,6 +301,9 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
     sizes: { M, N, batches },
     exchanged,
     isWhole: down * rows === height && across * columns === breadth,
+    isFree:
+      !inParts &&
+      isFreeEpilogue(p, { beside, biased }, { taken: takenOf(dtype), out, columns: hasAllColumns }),
     // Blocks that run together read about as many rows of A as columns of B.
     band: Math.min(down, 2 ** Math.round(Math.log2(Math.sqrt((units * columns) / rows)))),
     total: down * across * batches * splits,
@@ -306,7 +315,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
     c: p.result.places,
     inParts,
     beside,
-    biased: !inParts && p.bias !== undefined && (exchanged ? down * rows : across * columns) === N,
+    biased,
     ...{ levels, columnSums: levels.flat().length },
     turners: beside > 0 ? 2 : 3,
     ...{ split: p.split !== undefined, level: Math.min(tile.level ?? depth, filled), inner: p.K },
