@@ -3,12 +3,14 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
   bf16,
+  buffer,
   type DType,
   device,
   f16,
   f32,
   i8,
   i32,
+  kernel,
   type PixelWalk,
   randint,
   randn,
@@ -287,6 +289,42 @@ test('what the copy engine cannot walk over is refused', () => {
   assert.throws(map([2, 8, 8], { from: [0], counts: [1], steps: [9] }), /steps \(1 to 8\)/);
   const around = { sizes: [3, 4, 5, 12], walk: { from: [0, 0], counts: [5, 5] }, first: [0, 0, 0] };
   assert.throws(() => walkedBack(around), /tmaStore walks over all pixels of images/);
+});
+
+/** Copies boxes of so many rows and columns of pixels, of 32 channels each, to the rows of a tile. */
+const boxed = (rows: number, columns: number) => {
+  const map = tensorMap(f32, { sizes: [2, 9, 9, 32], box: [1, rows, columns, 32] });
+  return kernel(
+    'boxed',
+    { x: map, y: buffer(f32) },
+    ({ x, y }, context) => {
+      const { arriveExpect, barrier, f32, idiv, initBarrier, mbarriers, rows, columns } = context;
+      const { sharedTile, threadIdx, tmaLoad, waitBarrier } = context;
+      const tile = sharedTile(f32, 2, 64, 32);
+      const full = mbarriers(1);
+      if (threadIdx.x === 0) initBarrier(full, 0, 1);
+      barrier();
+      if (threadIdx.x === 0) {
+        arriveExpect(full, 0, rows * columns * 128);
+        tmaLoad(tile, 1, 0, 0, x, 1, -1, 3, 0, full, 0);
+      }
+      waitBarrier(full, 0, 0);
+      for (let i = threadIdx.x; i < rows * columns * 32; i += 128) y[i] = tile[1][idiv(i, 32)][i % 32];
+    },
+    { rows, columns },
+  );
+};
+
+test('a box of pixels lies in the rows of a tile, row by row', () => {
+  const x = Float32Array.from({ length: 2 * 9 * 9 * 32 }, (_, i) => i + 1);
+  const y = new Float32Array(4 * 8 * 32);
+  boxed(4, 8).simulate({ grid: 1, block: 128 }, { x, y });
+  y.forEach((got, i) => {
+    const [row, column] = [Math.floor(i / 256) - 1, 3 + (Math.floor(i / 32) % 8)];
+    const inside = row >= 0 && column < 9;
+    assert.equal(got, inside ? x[((9 + row) * 9 + column) * 32 + (i % 32)] : 0, `${i}`);
+  });
+  assert.throws(() => boxed(9, 8), /a box of \(1,9,8,32\) does not lie in a tile of \(2,64,32\)/);
 });
 
 test('what the tensor cores cannot add is refused', () => {

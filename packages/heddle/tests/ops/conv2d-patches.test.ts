@@ -1,10 +1,16 @@
 /** Convolutions by warpgroups whose pixels come as patches, in the simulator: over edges, of several images, for every dtype. */
-import { test } from 'node:test';
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
 import { bf16, type DType, f16, f32, i8 } from '../../src/core/dtype.js';
-import { outputSize } from '../../src/ops/conv2d/op.js';
+import { H200 } from '../../src/kernel/ir/target.js';
+import { type Conv2dArg, outputSize } from '../../src/ops/conv2d/op.js';
+import { asProduct } from '../../src/ops/conv2d/warpgroup.js';
 import type { PixelPatch, WarpgroupTile } from '../../src/ops/matmul/warpgroup-layout.js';
+import { WARPGROUPS, warpgroupName, warpgroupTiles } from '../../src/ops/matmul/warpgroup-tiles.js';
+import { closeDevices, openDevice } from '../../src/runtime/registry.js';
+import { cudaReason } from '../cases/case-runner.js';
 import { type ConvolutionCase, conv } from './convolution-cases.js';
-import { check, type Direction } from './convolution-check.js';
+import { check, type Direction, problemOf } from './convolution-check.js';
 
 const small: WarpgroupTile = { groups: 1, each: 1, columns: 64, stages: 3, splits: 1 };
 
@@ -58,19 +64,63 @@ const CASES: readonly [ConvolutionCase, Cut, Partial<WarpgroupTile>, DType[]?][]
   ],
 ];
 
+after(closeDevices);
+const reason = cudaReason() ?? (openDevice('cuda').target.capability === WARPGROUPS ? undefined : 'no wgmma');
+
+/** Both in the simulator and on a GPU. */
+function testOf(
+  name: string,
+  shape: ConvolutionCase,
+  direction: Direction,
+  cut: Cut,
+  tile: Partial<WarpgroupTile>,
+  dtype: DType,
+) {
+  const whole = { ...small, ...tile, patch: patchFor(shape, direction, cut) };
+  test(name, () => check(shape, direction, whole, dtype));
+  test(`cuda: ${name}`, { skip: reason ? `not run: ${reason}` : false }, () =>
+    check(shape, direction, whole, dtype, openDevice('cuda')),
+  );
+}
+
 for (const [shape, cut, tile, dtypes = [bf16, f16, f32, i8]] of CASES)
   for (const dtype of dtypes)
     for (const direction of dtype === i8 ? (['forward'] as const) : (['forward', 'input'] as const))
-      test(`${direction} of ${shape.name}, ${dtype.name}`, () =>
-        check(shape, direction, { ...small, ...tile, patch: patchFor(shape, direction, cut) }, dtype));
+      testOf(`${direction} of ${shape.name}, ${dtype.name}`, shape, direction, cut, tile, dtype);
 
 for (const dtype of [bf16, i8])
-  test(`in parts, over edges, ${dtype.name}`, () => {
-    const shape = conv('', [3, 144, 16], [5, 7], 3, { padding: 1 });
-    check(
-      shape,
-      'forward',
-      { ...small, groups: 2, splits: 4, patch: patchFor(shape, 'forward', [8, 8]) },
-      dtype,
-    );
-  });
+  testOf(
+    `in parts, over edges, ${dtype.name}`,
+    conv('', [3, 144, 16], [5, 7], 3, { padding: 1 }),
+    'forward',
+    [8, 8],
+    { groups: 2, splits: 4 },
+    dtype,
+  );
+
+/** A convolution of 3 × 3 with padding, of as many channels as it gives, as an H200 is asked for tiles. */
+function tilesFor(count: number, channels: number, side: number, rest: Partial<Conv2dArg> = {}): string[] {
+  const { arg } = conv('', [count, channels, channels], side, 3, { padding: 1 });
+  const p = problemOf(
+    { name: '', n: count, c: channels, o: channels, arg: { ...arg, ...rest } },
+    'forward',
+    bf16,
+  );
+  return warpgroupTiles(asProduct(p, false), H200).map((tile) => warpgroupName(tile, bf16));
+}
+
+test('patches come first where copies are the limit, and not at all elsewhere', () => {
+  const isPatched = (name: string): boolean => name.includes('patches');
+  for (const side of [32, 56]) {
+    const names = tilesFor(64, 64, side);
+    assert.ok(isPatched(names[0]!) && names.some((name) => !isPatched(name)), `${names}`);
+  }
+  // Tensor cores are the limit; half of each patch is over an edge; steps are not of one pixel; there is one tap in a column.
+  const others = [
+    tilesFor(256, 128, 16),
+    tilesFor(256, 64, 4),
+    tilesFor(64, 64, 56, { stride: [1, 2] }),
+    tilesFor(64, 64, 56, { kernel: [1, 3], padding: [0, 1] }),
+  ];
+  for (const names of others) assert.ok(names.length > 0 && !names.some(isPatched), `${names}`);
+});

@@ -13,8 +13,10 @@ import {
   suitsConvolution,
 } from '../../src/ops/conv2d/warpgroup.js';
 import type { WarpgroupTile } from '../../src/ops/matmul/warpgroup-layout.js';
+import { gridStage } from '../../src/ops/stage.js';
+import type { Device } from '../../src/runtime/device.js';
 import { simulate } from '../../src/runtime/sim/launch.js';
-import { noise } from '../kernel/harness.js';
+import { noise, runOnDevice } from '../kernel/harness.js';
 import type { ConvolutionCase } from './convolution-cases.js';
 
 export type Direction = 'forward' | 'input' | 'weight';
@@ -121,14 +123,19 @@ export function stored(v: Float32Array, dtype: DType) {
   return dtype === i8 ? Int8Array.from(v) : Uint16Array.from(v, dtype === f16 ? toF16 : toBf16);
 }
 
-/** Of bytes the sums are stored, i32. */
-export function check(shape: ConvolutionCase, direction: Direction, tile: WarpgroupTile, dtype: DType): void {
+/** Of bytes the sums are stored, i32. @param on a GPU, or by default the simulator */
+export async function check(
+  shape: ConvolutionCase,
+  direction: Direction,
+  tile: WarpgroupTile,
+  dtype: DType,
+  on?: Device,
+): Promise<void> {
   const p = joined(problemOf(shape, direction, dtype));
   const isWeight = direction === 'weight';
   assert.ok(suitsConvolution(p));
-  const { kernel, grid, threads } = isWeight
-    ? convolveWeightWarpgroups(p, tile, 2)
-    : convolveWarpgroups(p, tile, 2);
+  const made = isWeight ? convolveWeightWarpgroups(p, tile, 2) : convolveWarpgroups(p, tile, 2);
+  const { kernel, grid, threads } = made;
   const exact = exactly(shape, direction, dtype);
   const inParts = isWeight ? !isWholeGradient(p, tile) : tile.splits > 1;
   const size = exact.sums.length * tile.splits;
@@ -136,12 +143,14 @@ export function check(shape: ConvolutionCase, direction: Direction, tile: Warpgr
   const out = dtype === i8 ? new Int32Array(size) : isHalves ? new Uint16Array(size) : new Float32Array(size);
   const second = direction === 'input' && dtype === f32 ? turned(exact.b, shape) : exact.b;
   const [a, b] = isWeight ? [second, exact.a] : [exact.a, second];
-  simulate(kernel, { grid, block: threads }, { a: stored(a, dtype), b: stored(b, dtype), c: out });
+  const given = [stored(a, dtype), stored(b, dtype)] as const;
+  if (on) await runOnDevice(on, [gridStage(made, { input: 0 }, { input: 1 }, { output: true })], given, out);
+  else simulate(kernel, { grid, block: threads }, { a: given[0], b: given[1], c: out });
   const sum = (i: number): number => {
     let got = 0;
     for (let part = 0; part < tile.splits; part++) got += out[part * exact.sums.length + i]!;
     return isHalves ? (dtype === f16 ? fromF16(got) : fromBf16(got)) : got;
   };
   if (dtype === i8) for (let i = 0; i < exact.sums.length; i++) assert.equal(sum(i), exact.sums[i]);
-  else mustBe(exact, sum, 2 ** -24);
+  else mustBe(exact, sum, on ? 2 ** -22 : 2 ** -24);
 }

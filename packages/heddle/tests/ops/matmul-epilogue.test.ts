@@ -1,7 +1,7 @@
 /** What follows a product by warpgroups: a bias that is read before a tile is finished, and ways for epilogues of many instructions. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { bf16, f32 } from '../../src/core/dtype.js';
+import { bf16, f32, i32 } from '../../src/core/dtype.js';
 import { fromBf16, toBf16 } from '../../src/core/float16.js';
 import { topological } from '../../src/core/node.js';
 import * as b from '../../src/graph/build.js';
@@ -9,9 +9,9 @@ import { autocast, gelu, linear, Tensor } from '../../src/index.js';
 import { costOfCall } from '../../src/kernel/ir/cost.js';
 import type { Expr, KernelIr, Node, Param } from '../../src/kernel/ir/ir.js';
 import * as k from '../../src/kernel/ir/ir.js';
-import { irFunction } from '../../src/kernel/ir/ir-function.js';
+import { type IrFunction, irFunction, isSafeCall } from '../../src/kernel/ir/ir-function.js';
 import { H200 } from '../../src/kernel/ir/target.js';
-import { buffer } from '../../src/kernel/ir/types.js';
+import { buffer, value } from '../../src/kernel/ir/types.js';
 import type { WarpgroupTile } from '../../src/ops/matmul/warpgroup-layout.js';
 import { matmulWarpgroups } from '../../src/ops/matmul/warpgroup-product.js';
 import { warpgroupTiles } from '../../src/ops/matmul/warpgroup-tiles.js';
@@ -112,6 +112,53 @@ test('an epilogue of many instructions has a way by turns, one of none has not',
     warpgroupTiles({ ...sizes, following }, H200).some(({ alternate }) => alternate);
   assert.ok(!byTurns(0));
   assert.ok(byTurns(30));
+});
+
+test('a call is safe anywhere if it stores nothing and reads only where valid arguments say', () => {
+  const memory = k.bufferParam({ name: 'vector', schema: buffer(f32) });
+  const types = [value(f32), value(i32), value(i32)];
+  const safe = (build: IrFunction['build']): boolean => isSafeCall(irFunction(build), types, [2]);
+  assert.ok(safe(([v]) => k.alu('exp', [v!])));
+  assert.ok(safe(([v, , column]) => k.alu('add', [v!, k.load(memory, [column!])])));
+  assert.ok(safe(([v]) => k.alu('add', [v!, k.load(memory, [k.int(0)])])));
+  assert.ok(!safe(([v, row]) => k.alu('add', [v!, k.load(memory, [row!])])));
+  assert.ok(!safe(([v, row, column]) => k.alu('add', [v!, k.load(memory, [k.alu('add', [row!, column!])])])));
+  const declared = (by: (row: Expr, column: Expr) => Expr) =>
+    safe(([, row, column], emit) => {
+      const at = { name: 'at', type: value(i32), constant: true };
+      emit(k.declare(at, by(row!, column!)));
+      return k.load(memory, [k.read(at)]);
+    });
+  // What a variable holds is not followed.
+  assert.ok(!declared((row) => row));
+  assert.ok(
+    !safe(([v, , column], emit) => {
+      emit(k.store(memory, v!, [column!]));
+      return v!;
+    }),
+  );
+});
+
+test('an epilogue that is safe anywhere takes no branches where tiles go beyond the matrix', () => {
+  const layout = { offset: 0, batch: [1], batchStrides: [0] };
+  const memory = k.bufferParam({ name: 'vector', schema: buffer(f32) });
+  const conditions = (finish: IrFunction): number => {
+    const p = {
+      ...{ batches: 1, M: 72, N: 72, K: 16, finish },
+      a: { ...layout, rowStride: 16, columnStride: 1 },
+      b: { ...layout, rowStride: 1, columnStride: 16 },
+    };
+    const tile: WarpgroupTile = { groups: 1, each: 1, columns: 64, stages: 2, splits: 1 };
+    const { kernel } = matmulWarpgroups(p, tile, bf16, 2);
+    return topological<Node>([kernel.body]).filter(({ op }) => op === 'if').length;
+  };
+  const free = conditions(irFunction(([v]) => v!));
+  const bound = conditions(
+    irFunction(([v, , row]) =>
+      k.cast(bf16, k.alu('add', [k.cast(f32, v!), k.splat(k.load(memory, [row!]), 2)])),
+    ),
+  );
+  assert.ok(free < bound, `${free}, ${bound}`);
 });
 
 test('a call costs what its expressions and statements do', () => {

@@ -76,13 +76,23 @@ function warpgroupConvolutions() {
     ...{ imageOffset: 0, secondOffset: 0, finish: irFunction(([v]) => v!) },
   };
   const adjoint: LastProblem = { ...p, adjoint: true, size: p.outSize, outSize: p.size };
+  const unstrided: LastProblem = { ...p, stride: [1, 1], outSize: p.size };
   const tile = { groups: 2, each: 2, columns: 64, stages: 4, splits: 1 } as const;
+  const patch = { height: 8, width: 8, taps: 3, dilation: 1, down: 4, across: 4, inOrder: false, stages: 3 };
   return [
     convolveWarpgroups(p, tile, 132),
     convolveWarpgroups(adjoint, tile, 132),
     // Of bytes, to bytes.
     convolveWarpgroups({ ...p, dtype: i8, output: i8, finish: toBytes }, { ...tile, columns: 128 }, 132),
     convolveWarpgroups({ ...p, dtype: i8, output: i32 }, { ...tile, splits: 2 }, 132),
+    // By patches: some that lie in memory one after the other, and some over edges.
+    convolveWarpgroups(unstrided, { ...tile, stages: 8, patch: { ...patch, width: 32, inOrder: true } }, 132),
+    convolveWarpgroups({ ...unstrided, adjoint: true, dtype: f32 }, { ...tile, stages: 8, patch }, 132),
+    convolveWarpgroups(
+      { ...unstrided, dtype: i8, output: i8, finish: toBytes },
+      { ...tile, stages: 8, patch },
+      132,
+    ),
     convolveWeightWarpgroups(p, { ...tile, groups: 1, each: 1, columns: 256, splits: 44 }, 132),
     // Turns both operands.
     convolveWeightWarpgroups({ ...p, dtype: f32 }, { ...tile, columns: 128, stages: 2, splits: 44 }, 132),

@@ -1,0 +1,154 @@
+/** Convolutions by patches with what follows them: planned for an H200, and run in the simulator, which finds races. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { bf16, type DType, f16, f32 } from '../../src/core/dtype.js';
+import { conv2d, grad, randn, realize, type Tensor, tensor, useDevice } from '../../src/index.js';
+import { H200, type Target } from '../../src/kernel/ir/target.js';
+import { dequantizeLinear, quantizeLinear } from '../../src/quantization/index.js';
+import { openDevice } from '../../src/runtime/registry.js';
+import type { TuneRequest } from '../../src/schedule/passes/tuning.js';
+import { schedule } from '../../src/schedule/schedule.js';
+
+// Every pass of the scheduler is verified.
+process.env.HEDDLE_CHECK = '1';
+
+// The simulator runs what an H200 with few multiprocessors would: there are tiles enough for all without sharing sums.
+const target: Target = { ...H200, libraries: new Set<string>(), units: 4 };
+Object.defineProperty(openDevice('sim'), 'target', { value: target });
+useDevice('sim');
+
+const of = (dtype: DType, shape: readonly number[], scale = 0.2): Tensor =>
+  randn([...shape])
+    .mul(scale)
+    .cast(dtype as typeof f32)
+    .realize();
+
+/** The first way of each choice, of which there are several: what is taken without timing. */
+function firstWays(results: readonly Tensor[]): string[] {
+  const names: string[] = [];
+  const tune = (requests: readonly TuneRequest[]) =>
+    requests.map(({ variants }) => {
+      names.push(variants[0]!.name);
+      return undefined;
+    });
+  schedule(
+    results.map(({ node }) => node),
+    target,
+    { tune },
+  );
+  return names;
+}
+
+function valuesOf(tensors: readonly Tensor[]): Promise<Float32Array[]> {
+  const wide = tensors.map((t) => t.cast(f32));
+  realize(...wide);
+  return Promise.all(wide.map((t) => t.data()));
+}
+
+/** The largest difference of each result from that of the CPU, as a share of its size. */
+async function differences(
+  make: (...t: Tensor[]) => Tensor[],
+  sources: readonly Tensor[],
+): Promise<number[]> {
+  const values = await valuesOf(sources);
+  const got = await valuesOf(make(...sources));
+  useDevice('cpu');
+  const same = sources.map(
+    ({ shape, dtype }, i) => tensor(values[i]!, { shape }).cast(dtype as typeof f32) as Tensor,
+  );
+  const wanted = await valuesOf(make(...same));
+  useDevice('sim');
+  return got.map((values, i) => {
+    const size = wanted[i]!.reduce((most, v) => Math.max(most, Math.abs(v)), 0);
+    return values.reduce((most, v, j) => Math.max(most, Math.abs(v - wanted[i]![j]!) / size), 0);
+  });
+}
+
+/** Channels-last convolutions on either side, so that all lies so. */
+const through = (x: Tensor, u: Tensor): Tensor => conv2d(x, u).relu();
+
+const isPatched = (name: string): boolean => name.includes('patches');
+
+for (const [dtype, size] of [
+  [bf16, [1, 15, 31]],
+  [f16, [2, 16, 16]],
+  [f32, [2, 24, 24]],
+] as const)
+  test(`bias, residual and relu, ${dtype.name}, ${size.join(' × ')}`, async () => {
+    const sources = [
+      of(dtype, [size[0], 64, size[1], size[2]], 1),
+      of(dtype, [64, 64, 1, 1]),
+      of(dtype, [64, 64, 3, 3], 0.05),
+      of(dtype, [64], 1),
+    ];
+    const block = (x: Tensor, u: Tensor, w: Tensor, bias: Tensor): Tensor[] => {
+      const h = through(x, u);
+      const y = conv2d(h, w, bias, { padding: 1 }).add(h).relu();
+      return [conv2d(y, u)];
+    };
+    const ways = firstWays(block(...(sources as [Tensor, Tensor, Tensor, Tensor])));
+    assert.equal(ways.filter(isPatched).length, 1, `${ways}`);
+    const [difference] = await differences(block as never, sources);
+    assert.ok(difference! < 2 ** -6, `${difference}`);
+  });
+
+test('mean and variance come out of patches that lie in memory one after the other', async () => {
+  const sources = [of(bf16, [2, 64, 16, 16]), of(bf16, [64, 64, 1, 1]), of(bf16, [64, 64, 3, 3])];
+  const statistics = (x: Tensor, u: Tensor, w: Tensor): Tensor[] => {
+    const y = conv2d(through(x, u), w, undefined, { padding: 1 }).cast(f32);
+    return [y.mean([0, 2, 3]), y.variance([0, 2, 3])];
+  };
+  const results = statistics(...(sources as [Tensor, Tensor, Tensor]));
+  const ways = firstWays(results);
+  assert.ok(
+    ways.some((name) => /patches-\d+x16$/.test(name)),
+    `${ways}`,
+  );
+  const { launches } = schedule(
+    results.map(({ node }) => node),
+    target,
+  );
+  const summing = launches.filter(
+    ({ work }) => 'kernel' in work && work.kernel.params.some(({ name }) => name.startsWith('sums')),
+  );
+  assert.equal(summing.length, 1);
+  for (const difference of await differences(statistics as never, sources))
+    assert.ok(difference < 2 ** -6, `${difference}`);
+});
+
+test('gradients of images and weights, over edges', async () => {
+  const sources = [of(bf16, [1, 64, 15, 31], 1), of(bf16, [64, 64, 1, 1]), of(bf16, [64, 64, 3, 3], 0.05)];
+  const loss = (x: Tensor, u: Tensor, w: Tensor): Tensor =>
+    conv2d(conv2d(through(x, u), w, undefined, { padding: 1 }), u)
+      .cast(f32)
+      .square()
+      .mean();
+  const gradients = (...t: Tensor[]): Tensor[] =>
+    grad(loss, { argnums: [0, 2] })(...(t as Parameters<typeof loss>)) as Tensor[];
+  const ways = firstWays(gradients(...sources));
+  assert.ok(ways.filter(isPatched).length >= 2, `${ways}`);
+  for (const difference of await differences(gradients as never, sources))
+    assert.ok(difference < 2 ** -5, `${difference}`);
+});
+
+test('bytes between layers are those of the CPU, over edges', async () => {
+  let state = 1;
+  const bytes = (shape: readonly number[]): Tensor => {
+    const size = shape.reduce((n, d) => n * d, 1);
+    const values = Int8Array.from({ length: size }, () => {
+      state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+      return (state >>> 24) - 128;
+    });
+    return tensor(Float32Array.from(values), { shape: [...shape] });
+  };
+  const [x, u, w] = [bytes([1, 64, 15, 31]), bytes([64, 64, 1, 1]), bytes([64, 64, 3, 3])];
+  const as = (t: Tensor, scale: number): Tensor => dequantizeLinear(quantizeLinear(t, scale), scale);
+  const network = (x: Tensor, u: Tensor, w: Tensor): Tensor[] => {
+    const h = as(conv2d(as(x, 1), as(u, 1)).relu(), 2 ** 10);
+    const y = as(conv2d(h, as(w, 1), undefined, { padding: 1 }).add(h).relu(), 2 ** 18);
+    return [conv2d(y, as(u, 1))];
+  };
+  const ways = firstWays(network(x, u, w));
+  assert.equal(ways.filter(isPatched).length, 1, `${ways}`);
+  assert.deepEqual(await differences(network as never, [x, u, w]), [0]);
+});
