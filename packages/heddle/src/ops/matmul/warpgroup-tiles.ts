@@ -242,17 +242,23 @@ export function warpgroupTiles(p: WarpgroupSizes, target: Target, count = MOST):
   const together = fastestTiles(rule, target, p, count);
   const byTurns = fastestTiles(rule, target, { ...p, alternate: true }, 1);
   const cycles = (tile: RatedTile): number => rule.cycles(target, p, tile);
-  const tiles = [
-    ...together,
-    ...byTurns.filter((tile) => together.every((other) => cycles(tile) < cycles(other))),
-  ];
-  if (!p.images) return tiles;
+  const promising = byTurns.filter((tile) => together.every((other) => cycles(tile) < cycles(other)));
+  return [...[...patchedTiles(p, target, count, together), ...together].slice(0, count), ...promising];
+}
+
+/** The best tiles of patches, if others promise to take longer for their copies. */
+function patchedTiles(
+  p: WarpgroupSizes,
+  target: Target,
+  count: number,
+  others: readonly RatedTile[],
+): RatedTile[] {
+  if (!p.images) return [];
   const copied = (tile: RatedTile): number => rule.cycles(target, { ...p, copied: true }, tile);
-  const least = Math.min(...tiles.map(copied));
-  const patched = fastestTiles(rule, target, { ...p, patched: true }, PATCHED.most).filter(
+  const least = Math.min(...others.map(copied));
+  return fastestTiles(rule, target, { ...p, patched: true }, Math.min(count, PATCHED.most)).filter(
     (tile) => PATCHED.gain * copied(tile) <= least,
   );
-  return patched.length > 0 ? [...patched, ...tiles].slice(0, count) : tiles;
 }
 
 /** The best tile whose sums no blocks share, and the best by turns: none if shared sums promise to take far less. */
