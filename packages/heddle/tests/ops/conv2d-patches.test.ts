@@ -2,11 +2,18 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { bf16, type DType, f16, f32, i8 } from '../../src/core/dtype.js';
+import type { ColumnSums } from '../../src/graph/fused-op.js';
+import { irFunction } from '../../src/kernel/ir/ir-function.js';
 import { H200 } from '../../src/kernel/ir/target.js';
 import { type Conv2dArg, outputSize } from '../../src/ops/conv2d/op.js';
 import { asProduct } from '../../src/ops/conv2d/warpgroup.js';
 import type { PixelPatch, WarpgroupTile } from '../../src/ops/matmul/warpgroup-layout.js';
-import { WARPGROUPS, warpgroupName, warpgroupTiles } from '../../src/ops/matmul/warpgroup-tiles.js';
+import {
+  WARPGROUPS,
+  warpgroupName,
+  warpgroupTiles,
+  warpgroupWays,
+} from '../../src/ops/matmul/warpgroup-tiles.js';
 import { closeDevices, openDevice } from '../../src/runtime/registry.js';
 import { cudaReason } from '../cases/case-runner.js';
 import { type ConvolutionCase, conv } from './convolution-cases.js';
@@ -123,4 +130,24 @@ test('patches come first where copies are the limit, and not at all elsewhere', 
     tilesFor(64, 64, 56, { kernel: [1, 3], padding: [0, 1] }),
   ];
   for (const names of others) assert.ok(names.length > 0 && !names.some(isPatched), `${names}`);
+});
+
+test('columns are summed where patches lie in memory one after the other: parts are of rows', () => {
+  const sums: ColumnSums = { levels: [[0]], term: irFunction(([, v]) => v!), store: irFunction(([v]) => v!) };
+  const summed = (side: number): (readonly [inOrder: boolean | undefined, isSummed: boolean])[] => {
+    const p = problemOf(conv('', [64, 64, 64], side, 3, { padding: 1 }), 'forward', bf16);
+    const sizes = { ...asProduct(p, false), sums };
+    const ways = warpgroupWays(sizes, warpgroupTiles(sizes, H200), (tile, wanted) => ({
+      ...{ name: warpgroupName(tile, bf16), plan: () => [] },
+      way: [tile.patch?.inOrder, wanted !== undefined] as const,
+    }));
+    return ways.map(({ way }) => way);
+  };
+  for (const side of [32, 56]) {
+    const ways = summed(side);
+    assert.ok(ways.every(([inOrder, isSummed]) => !(isSummed && inOrder === false)));
+    assert.ok(ways.some(([inOrder]) => inOrder === (side === 32)));
+  }
+  assert.deepEqual(summed(32)[0], [true, true]);
+  assert.ok(summed(56).some(([inOrder, isSummed]) => inOrder === undefined && isSummed));
 });

@@ -92,6 +92,16 @@ for (const [dtype, size] of [
     assert.ok(difference! < 2 ** -6, `${difference}`);
   });
 
+/** Kernels that sum columns of what they store: how many results each has besides. */
+const summing = (results: readonly Tensor[]): number[] =>
+  schedule(
+    results.map(({ node }) => node),
+    target,
+  ).launches.flatMap(({ work }) => {
+    const sums = 'kernel' in work ? work.kernel.params.filter(({ name }) => name.startsWith('sums')) : [];
+    return sums.length > 0 ? [sums.length] : [];
+  });
+
 test('mean and variance come out of patches that lie in memory one after the other', async () => {
   const sources = [of(bf16, [2, 64, 16, 16]), of(bf16, [64, 64, 1, 1]), of(bf16, [64, 64, 3, 3])];
   const statistics = (x: Tensor, u: Tensor, w: Tensor): Tensor[] => {
@@ -104,16 +114,21 @@ test('mean and variance come out of patches that lie in memory one after the oth
     ways.some((name) => /patches-\d+x16$/.test(name)),
     `${ways}`,
   );
-  const { launches } = schedule(
-    results.map(({ node }) => node),
-    target,
-  );
-  const summing = launches.filter(
-    ({ work }) => 'kernel' in work && work.kernel.params.some(({ name }) => name.startsWith('sums')),
-  );
-  assert.equal(summing.length, 1);
+  assert.deepEqual(summing(results), [2]);
   for (const difference of await differences(statistics as never, sources))
     assert.ok(difference < 2 ** -6, `${difference}`);
+});
+
+test('sums of the 64 pixels of each row come out of patches of whole rows', async () => {
+  const sources = [of(bf16, [2, 64, 8, 64]), of(bf16, [64, 64, 1, 1]), of(bf16, [64, 64, 3, 3])];
+  const rows = (x: Tensor, u: Tensor, w: Tensor): Tensor[] => [
+    conv2d(through(x, u), w, undefined, { padding: 1 }).cast(f32).sum(3),
+  ];
+  const results = rows(...(sources as [Tensor, Tensor, Tensor]));
+  assert.ok(firstWays(results).some((name) => name.includes('patches-4x64')));
+  assert.deepEqual(summing(results), [1]);
+  const [difference] = await differences(rows as never, sources);
+  assert.ok(difference! < 2 ** -6, `${difference}`);
 });
 
 test('gradients of images and weights, over edges', async () => {
