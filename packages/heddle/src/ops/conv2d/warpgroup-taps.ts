@@ -70,7 +70,7 @@ export interface Tap {
   readonly across: number;
 }
 
-/** Passes a term's tap to `body`: one column of the kernel's after the other. */
+/** Passes a term's tap to `body`: terms go down one column of the kernel after the other. */
 export function eachTap(
   batch: number,
   term: number,

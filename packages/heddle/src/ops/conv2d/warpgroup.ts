@@ -8,7 +8,8 @@
  *                    phase of the pixels, with those taps that meet it
  *   weight gradient  outputs × (tap, input), summed over pixels, both operands across K
  *
- * A kernel of one tap that meets every pixel is a matrix product, whose operands are copied as matrices.
+ * A kernel of one tap that meets every pixel is a matrix product, whose operands are copied as matrices. Where the copies take
+ * longer than the products, pixels come as patches (warpgroup-patch.ts), once for each column of taps.
  */
 import { f32 } from '../../core/dtype.js';
 import { buffer, tensorMap, walkFault, walkReach } from '../../kernel/ir/types.js';

@@ -1,6 +1,7 @@
 /**
  * The pipeline of products by warpgroups (warpgroup.ts): the ring of stages that the copy engine fills, how operands across K are
- * turned in it, and how warpgroups multiply what is there. Device functions.
+ * turned in it, and how warpgroups multiply what is there. A tile of A that serves several stages is in a ring of its own. Device
+ * functions.
  */
 import type { DType } from '../../core/dtype.js';
 import type { BufferSchema } from '../../kernel/ir/types.js';
