@@ -371,10 +371,19 @@ export function asProduct(p: Geometry, weight: boolean): WarpgroupSizes {
 }
 
 /** What patches are cut from, if columns of the kernel have several taps, and the pixels that these meet lie below each other. */
-function patchImages({ images, outSize, kernel, dilation, stride }: Geometry): PatchImages | undefined {
+function patchImages({
+  dilation,
+  dtype,
+  images,
+  inputs,
+  kernel,
+  outSize,
+  stride,
+}: Geometry): PatchImages | undefined {
   const [taps] = kernel;
   if (taps === 1 || stride.some((n) => n > 1)) return undefined;
-  return { count: images, size: outSize, taps, dilation: dilation[0] };
+  const filled = Math.min(1, inputs / depthOf(dtype));
+  return { count: images, size: outSize, taps, dilation: dilation[0], filled };
 }
 
 /**

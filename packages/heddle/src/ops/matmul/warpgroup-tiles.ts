@@ -78,13 +78,15 @@ export interface PatchImages extends Pick<PixelPatch, 'taps' | 'dilation'> {
   readonly count: number;
   /** Of the result: rows and columns of pixels. */
   readonly size: readonly [number, number];
+  /** Share of a stage's steps along K that a tap has: less than 1 where it has few channels. */
+  readonly filled: number;
 }
 
 /** Tiles to time. Of 187 choices on an H200 (2026-11-26) the fastest tile was among the first four of the model in 185. */
 const MOST = 4;
 
-/** Tiles of patches among them, if others take so many times as long by the model. */
-const PATCHED = { most: 2, gain: 1.1 } as const;
+/** A tile of patches is among them if others take so many times as long by the model. */
+const GAIN = 1.1;
 
 /** A tile that takes this much longer by the model is no match for another launch, whatever the model does not know. */
 const FAR = 1.5;
@@ -144,13 +146,15 @@ function withStages(tile: RatedTile, limits: GpuLimits, split?: boolean): RatedT
 }
 
 /** Cycles of a stage along K: products, what shared memory takes and gives, and what the copy engine brings. */
-function stageCycles(tile: WarpgroupTile): number {
+function stageCycles({ images }: WarpgroupSizes, tile: WarpgroupTile): number {
   const { columns, patch } = tile;
+  const { filled = 1 } = images ?? {};
   const { rate, row, sustained } = FITTED.matmul.warpgroup;
   const rows = rowsOf(tile);
   const brought = columns + (patch ? (patchesOf(tile, patch) * copiedRows(patch)) / patch.taps : rows);
-  const read = rows + (rows / ROWS) * columns;
-  return Math.max((rows * columns * ROW) / (rate * sustained), brought + read, row * brought);
+  const read = filled * (rows + (rows / ROWS) * columns);
+  const product = (filled * rows * columns * ROW) / (rate * sustained);
+  return Math.max(product, brought + read, row * brought);
 }
 
 const rule: LaunchRule<Request, RatedTile> = {
@@ -205,7 +209,7 @@ const rule: LaunchRule<Request, RatedTile> = {
     const { brought, read: readBeside } = warpgroup.beside;
     const [all, ours] = splits > 1 ? [0, 0] : [p.beside ?? 0, tile.beside ?? 0];
     const beside = (ours * brought + (all - ours) * readBeside) * p.dtype.bytes;
-    const multiplied = chunks * (patch || p.copied ? stageCycles(tile) : Math.max(product, moved));
+    const multiplied = chunks * (patch || p.copied ? stageCycles(p, tile) : Math.max(product, moved));
     const summed = splits > 1 ? 0 : warpgroup.sum * (p.sums?.levels.flat().length ?? 0);
     // Where blocks share K, another kernel reads what is stored.
     const reading = (p.M * p.N * p.dtype.bytes) / (units * FITTED.matmul.received);
@@ -231,7 +235,7 @@ const splitsFor = (tiles: number, units: number): number[] =>
 
 /**
  * Ways to multiply by warpgroups that share tiles, the most promising first. Behind them is the best by turns, if it promises
- * more: how much of an epilogue hides behind products has to be timed. Before them are tiles of patches that take less time to copy.
+ * more: how much of an epilogue hides behind products has to be timed. Before them is a tile of patches, if these take less time to copy.
  */
 export function warpgroupTiles(p: WarpgroupSizes, target: Target, count = MOST): WarpgroupTile[] {
   // As a left operand what lies across K costs less: the transpose is computed, unless columns of its tiles would be summed.
@@ -243,21 +247,16 @@ export function warpgroupTiles(p: WarpgroupSizes, target: Target, count = MOST):
   const byTurns = fastestTiles(rule, target, { ...p, alternate: true }, 1);
   const cycles = (tile: RatedTile): number => rule.cycles(target, p, tile);
   const promising = byTurns.filter((tile) => together.every((other) => cycles(tile) < cycles(other)));
-  return [...[...patchedTiles(p, target, count, together), ...together].slice(0, count), ...promising];
+  return [...[...patchedTiles(p, target, together), ...together].slice(0, count), ...promising];
 }
 
-/** The best tiles of patches, if others promise to take longer for their copies. */
-function patchedTiles(
-  p: WarpgroupSizes,
-  target: Target,
-  count: number,
-  others: readonly RatedTile[],
-): RatedTile[] {
+/** The best tile of patches, if others promise to take longer for their copies. */
+function patchedTiles(p: WarpgroupSizes, target: Target, others: readonly RatedTile[]): RatedTile[] {
   if (!p.images) return [];
   const copied = (tile: RatedTile): number => rule.cycles(target, { ...p, copied: true }, tile);
   const least = Math.min(...others.map(copied));
-  return fastestTiles(rule, target, { ...p, patched: true }, Math.min(count, PATCHED.most)).filter(
-    (tile) => PATCHED.gain * copied(tile) <= least,
+  return fastestTiles(rule, target, { ...p, patched: true }, 1).filter(
+    (tile) => GAIN * copied(tile) <= least,
   );
 }
 
