@@ -1,7 +1,7 @@
 /** Sums of columns where a kernel stores them: planned for an H200, and run in the simulator, which finds races. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { bf16, type DType, f16, f32 } from '../../src/core/dtype.js';
+import { bf16, f16, f32 } from '../../src/core/dtype.js';
 import {
   autocast,
   batchNorm,
@@ -9,9 +9,7 @@ import {
   grad,
   manualSeed,
   randn,
-  realize,
   type Tensor,
-  tensor,
   useDevice,
   zeros,
 } from '../../src/index.js';
@@ -20,18 +18,13 @@ import { openDevice } from '../../src/runtime/registry.js';
 import type { ScheduledLaunch } from '../../src/schedule/launch.js';
 import type { Tune } from '../../src/schedule/passes/tuning.js';
 import { schedule } from '../../src/schedule/schedule.js';
+import { both, normal, valuesOf, worstOf } from './beside-cpu.js';
 
 const h200: Target = { ...H200, libraries: new Set<string>() };
 // The simulator runs what an H200 with few multiprocessors would: there are tiles enough for all without sharing sums.
 const target: Target = { ...h200, units: 8 };
 Object.defineProperty(openDevice('sim'), 'target', { value: target });
 useDevice('sim');
-
-const of = (dtype: DType, shape: readonly number[], scale = 0.2): Tensor =>
-  randn([...shape])
-    .mul(scale)
-    .cast(dtype as typeof f32)
-    .realize();
 
 const launchesOf = (results: readonly Tensor[], on = target): readonly ScheduledLaunch[] =>
   schedule(
@@ -55,34 +48,6 @@ const statisticsPasses = (launches: readonly ScheduledLaunch[], bytes: number): 
     'kernel' in work && work.kernel.name.startsWith('reduce') && moved >= bytes ? [work.kernel.name] : [],
   );
 
-/** Computed by one program. */
-function valuesOf(tensors: readonly Tensor[]): Promise<Float32Array[]> {
-  const wide = tensors.map((t) => t.cast(f32));
-  realize(...wide);
-  return Promise.all(wide.map((t) => t.data()));
-}
-
-/** The values in the simulator, and those of the same sources on the CPU. */
-async function both(
-  make: (...t: Tensor[]) => Tensor[],
-  sources: readonly Tensor[],
-): Promise<readonly (readonly [Float32Array, Float32Array])[]> {
-  const values = await valuesOf(sources);
-  const got = await valuesOf(make(...sources));
-  useDevice('cpu');
-  const same = sources.map(
-    ({ shape, dtype }, i) => tensor(values[i]!, { shape }).cast(dtype as typeof f32) as Tensor,
-  );
-  const wanted = await valuesOf(make(...same));
-  useDevice('sim');
-  return got.map((values, i) => [values, wanted[i]!]);
-}
-
-const worstOf = ([got, wanted]: readonly [Float32Array, Float32Array]): number => {
-  const size = wanted.reduce((most, v) => Math.max(most, Math.abs(v)), 0);
-  return got.reduce((most, v, i) => Math.max(most, Math.abs(v - wanted[i]!) / size), 0);
-};
-
 /** Channels-last convolutions on either side, so that all lies so. */
 const through = (x: Tensor, u: Tensor): Tensor => conv2d(conv2d(x, u).relu(), u).relu();
 
@@ -93,7 +58,11 @@ for (const [name, dtype, shape, channels] of [
   ['tf32', f32, [2, 64, 16, 12], 64],
 ] as const)
   test(`mean and variance of a convolution, ${name}, far from zero`, async () => {
-    const sources = [of(dtype, shape), of(dtype, [64, 64, 1, 1]), of(dtype, [channels, 64, 1, 1])];
+    const sources = [
+      normal(dtype, shape),
+      normal(dtype, [64, 64, 1, 1]),
+      normal(dtype, [channels, 64, 1, 1]),
+    ];
     const statistics = (x: Tensor, u: Tensor, w: Tensor): Tensor[] => {
       const y = conv2d(through(x, u), w)
         .cast(f32)
@@ -134,7 +103,7 @@ const sourcesFor = (...shape: number[]): Tensor[] => {
 test('batch norms between convolutions: gradients, and the same bits a second time', async () => {
   manualSeed(3);
   const [, ...others] = sourcesFor(1);
-  const sources = [of(f32, [2, 64, 16, 32], 1), ...others];
+  const sources = [normal(f32, [2, 64, 16, 32], 1), ...others];
   const results = await both(gradients, sources);
   for (const [i, pair] of results.entries()) assert.ok(worstOf(pair) < 2 ** -5, `${i}: ${worstOf(pair)}`);
   const again = await valuesOf(gradients(...sources));
@@ -144,7 +113,7 @@ test('batch norms between convolutions: gradients, and the same bits a second ti
 });
 
 test('a way that sums no columns leaves them to a launch that reads what is stored', () => {
-  const [x, u] = [of(bf16, [2, 64, 16, 16]), of(bf16, [64, 64, 1, 1])];
+  const [x, u] = [normal(bf16, [2, 64, 16, 16]), normal(bf16, [64, 64, 1, 1])];
   const y = conv2d(through(x, u), u).cast(f32);
   const statistics = [y.mean(AXES), y.variance(AXES)].map(({ node }) => node);
   const tune: Tune = (requests) =>

@@ -1,13 +1,14 @@
 /** Convolutions by patches with what follows them: planned for an H200, and run in the simulator, which finds races. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { bf16, type DType, f16, f32 } from '../../src/core/dtype.js';
-import { conv2d, grad, randn, realize, type Tensor, tensor, useDevice } from '../../src/index.js';
+import { bf16, f16, f32 } from '../../src/core/dtype.js';
+import { conv2d, grad, type Tensor, tensor, useDevice } from '../../src/index.js';
 import { H200, type Target } from '../../src/kernel/ir/target.js';
 import { dequantizeLinear, quantizeLinear } from '../../src/quantization/index.js';
 import { openDevice } from '../../src/runtime/registry.js';
 import type { TuneRequest } from '../../src/schedule/passes/tuning.js';
 import { schedule } from '../../src/schedule/schedule.js';
+import { both, normal, worstOf } from './beside-cpu.js';
 
 // Every pass of the scheduler is verified.
 process.env.HEDDLE_CHECK = '1';
@@ -16,12 +17,6 @@ process.env.HEDDLE_CHECK = '1';
 const target: Target = { ...H200, libraries: new Set<string>(), units: 4 };
 Object.defineProperty(openDevice('sim'), 'target', { value: target });
 useDevice('sim');
-
-const of = (dtype: DType, shape: readonly number[], scale = 0.2): Tensor =>
-  randn([...shape])
-    .mul(scale)
-    .cast(dtype as typeof f32)
-    .realize();
 
 /** The first way of each choice, of which there are several: what is taken without timing. */
 function firstWays(results: readonly Tensor[]): string[] {
@@ -39,30 +34,11 @@ function firstWays(results: readonly Tensor[]): string[] {
   return names;
 }
 
-function valuesOf(tensors: readonly Tensor[]): Promise<Float32Array[]> {
-  const wide = tensors.map((t) => t.cast(f32));
-  realize(...wide);
-  return Promise.all(wide.map((t) => t.data()));
-}
-
 /** The largest difference of each result from that of the CPU, as a share of its size. */
-async function differences(
+const differences = async (
   make: (...t: Tensor[]) => Tensor[],
   sources: readonly Tensor[],
-): Promise<number[]> {
-  const values = await valuesOf(sources);
-  const got = await valuesOf(make(...sources));
-  useDevice('cpu');
-  const same = sources.map(
-    ({ shape, dtype }, i) => tensor(values[i]!, { shape }).cast(dtype as typeof f32) as Tensor,
-  );
-  const wanted = await valuesOf(make(...same));
-  useDevice('sim');
-  return got.map((values, i) => {
-    const size = wanted[i]!.reduce((most, v) => Math.max(most, Math.abs(v)), 0);
-    return values.reduce((most, v, j) => Math.max(most, Math.abs(v - wanted[i]![j]!) / size), 0);
-  });
-}
+): Promise<number[]> => (await both(make, sources)).map(worstOf);
 
 /** Channels-last convolutions on either side, so that all lies so. */
 const through = (x: Tensor, u: Tensor): Tensor => conv2d(x, u).relu();
@@ -76,10 +52,10 @@ for (const [dtype, size] of [
 ] as const)
   test(`bias, residual and relu, ${dtype.name}, ${size.join(' × ')}`, async () => {
     const sources = [
-      of(dtype, [size[0], 64, size[1], size[2]], 1),
-      of(dtype, [64, 64, 1, 1]),
-      of(dtype, [64, 64, 3, 3], 0.05),
-      of(dtype, [64], 1),
+      normal(dtype, [size[0], 64, size[1], size[2]], 1),
+      normal(dtype, [64, 64, 1, 1]),
+      normal(dtype, [64, 64, 3, 3], 0.05),
+      normal(dtype, [64], 1),
     ];
     const block = (x: Tensor, u: Tensor, w: Tensor, bias: Tensor): Tensor[] => {
       const h = through(x, u);
@@ -103,7 +79,7 @@ const summing = (results: readonly Tensor[]): number[] =>
   });
 
 test('mean and variance come out of patches that lie in memory one after the other', async () => {
-  const sources = [of(bf16, [2, 64, 16, 16]), of(bf16, [64, 64, 1, 1]), of(bf16, [64, 64, 3, 3])];
+  const sources = [normal(bf16, [2, 64, 16, 16]), normal(bf16, [64, 64, 1, 1]), normal(bf16, [64, 64, 3, 3])];
   const statistics = (x: Tensor, u: Tensor, w: Tensor): Tensor[] => {
     const y = conv2d(through(x, u), w, undefined, { padding: 1 }).cast(f32);
     return [y.mean([0, 2, 3]), y.variance([0, 2, 3])];
@@ -120,7 +96,7 @@ test('mean and variance come out of patches that lie in memory one after the oth
 });
 
 test('sums of the 64 pixels of each row come out of patches of whole rows', async () => {
-  const sources = [of(bf16, [2, 64, 8, 64]), of(bf16, [64, 64, 1, 1]), of(bf16, [64, 64, 3, 3])];
+  const sources = [normal(bf16, [2, 64, 8, 64]), normal(bf16, [64, 64, 1, 1]), normal(bf16, [64, 64, 3, 3])];
   const rows = (x: Tensor, u: Tensor, w: Tensor): Tensor[] => [
     conv2d(through(x, u), w, undefined, { padding: 1 }).cast(f32).sum(3),
   ];
@@ -132,7 +108,11 @@ test('sums of the 64 pixels of each row come out of patches of whole rows', asyn
 });
 
 test('gradients of images and weights, over edges', async () => {
-  const sources = [of(bf16, [1, 64, 15, 31], 1), of(bf16, [64, 64, 1, 1]), of(bf16, [64, 64, 3, 3], 0.05)];
+  const sources = [
+    normal(bf16, [1, 64, 15, 31], 1),
+    normal(bf16, [64, 64, 1, 1]),
+    normal(bf16, [64, 64, 3, 3], 0.05),
+  ];
   const loss = (x: Tensor, u: Tensor, w: Tensor): Tensor =>
     conv2d(conv2d(through(x, u), w, undefined, { padding: 1 }), u)
       .cast(f32)
