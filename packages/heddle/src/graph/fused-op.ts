@@ -2,7 +2,7 @@
  * Fused ops: a named composition of primitives that carries, with itself, the kernels that may replace it. The
  * composition is the fallback on every device, the oracle of the tests and the default gradient in one.
  */
-import type { KernelIr } from '../kernel/ir/ir.js';
+import type { Expr, KernelIr } from '../kernel/ir/ir.js';
 import type { IrFunction } from '../kernel/ir/ir-function.js';
 import type { LibraryCall } from '../kernel/ir/library-call.js';
 import type { Scalar } from '../kernel/ir/ops.js';
@@ -44,6 +44,8 @@ export interface FusedOp<Arg = unknown> {
   sumsRows?(arg: Arg): boolean;
   /** As a function of windows, if it is one for this argument and its one source. Default: it is not. */
   windows?(arg: Arg, source: TensorType): WindowFunction | undefined;
+  /** As what gives windows, if it does so for this argument. Default: it does not. */
+  spreads?(arg: Arg): WindowsFrom | undefined;
   /**
    * How it is computed on sources, and with a result, whose dimensions are in another order, where that is faster on the
    * target or the sources are so anyway; see schedule/orders.ts. Default: it is not.
@@ -151,6 +153,16 @@ export interface WindowFunction {
 }
 
 export type WindowSizes = readonly [number, number];
+
+/**
+ * The windows of a result, which lie side by side and fill its last two dimensions: each comes from one element of each source,
+ * all of which have one shape. A kernel that makes such an element stores the window as well.
+ */
+export interface WindowsFrom {
+  readonly sizes: WindowSizes;
+  /** A window's values, in row order, from an element of each source, or from as many neighbours as these are. */
+  readonly compute: (elements: readonly Expr[]) => readonly Expr[];
+}
 
 export interface KernelChoice<Arg = unknown> {
   readonly name: string;

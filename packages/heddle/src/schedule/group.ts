@@ -6,7 +6,7 @@ import type { GraphNode } from '../graph/node.js';
 
 /** Nodes computed by one kernel (or, for a hand-written one, by its launches). */
 export interface Group {
-  /** Nodes of one size that the kernel writes. */
+  /** Nodes that the kernel writes, of one size but for `spreads`. */
   readonly roots: GraphNode[];
   /** The hand-written kernel, and the node it is for; what lies between that node and the root is its finish. */
   readonly call?: GroupCall;
@@ -17,6 +17,8 @@ export interface Group {
   readonly reduction?: MatrixReduction;
   /** On a GPU: what was several groups, and is computed row by row, one after the other. */
   readonly chain?: RowChain;
+  /** On a GPU: roots whose windows each come from one element of another root: see passes/spreads.ts. */
+  readonly spreads?: readonly GraphNode[];
   /** Roots that are stored as regions of other nodes' memory: see passes/regions.ts. */
   readonly regions?: ReadonlyMap<GraphNode, Region>;
 }

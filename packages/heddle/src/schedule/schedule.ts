@@ -4,6 +4,7 @@ import { isExchange } from '#schedule/exchanges.js';
 import {
   chainRows,
   joinLists,
+  joinSpreads,
   joinSums,
   mergeLaunches,
   placeParts,
@@ -63,6 +64,12 @@ export const PASSES: readonly PlanPass[] = [
     why: 'small products, and what is computed of their rows, are one launch where a block can take a row through all',
     when: gpu,
     run: chainRows,
+  },
+  {
+    name: 'spread',
+    why: 'a kernel that makes the elements which windows come from stores the windows too: nobody reads them for that',
+    when: gpu,
+    run: joinSpreads,
   },
   {
     name: 'open',

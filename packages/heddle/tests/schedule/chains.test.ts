@@ -6,57 +6,12 @@ import {
   crossEntropy,
   layerNorm,
   manualSeed,
-  randn,
-  realize,
-  setPrecision,
   softmax,
   type Tensor,
   tensor,
-  useDevice,
   valueAndGrad,
 } from '../../src/index.js';
-import { H200, type Target } from '../../src/kernel/ir/target.js';
-import { openDevice } from '../../src/runtime/registry.js';
-import { schedule } from '../../src/schedule/schedule.js';
-
-const target: Target = { ...H200, libraries: new Set<string>() };
-Object.defineProperty(openDevice('sim'), 'target', { value: target });
-useDevice('sim');
-setPrecision({ matmul: 'f32' });
-
-const of = (...shape: number[]): Tensor => randn(shape).mul(0.3).realize();
-
-const kernelsOf = (results: readonly Tensor[], on = target): string[] =>
-  schedule(
-    results.map(({ node }) => node),
-    on,
-  ).launches.map(({ work }) => ('kernel' in work ? work.kernel.name : work.library.name));
-
-async function valuesOf(tensors: readonly Tensor[]): Promise<Float32Array[]> {
-  await realize(...tensors);
-  return Promise.all(tensors.map(async (t) => Float32Array.from(await t.data())));
-}
-
-/** Of a network on the simulated GPU against the CPU, which computes group by group. */
-async function agrees(make: (leaves: readonly Tensor[]) => readonly Tensor[], leaves: readonly Tensor[]) {
-  const results = make(leaves);
-  const copies = await Promise.all(
-    leaves.map(async (leaf) => ({ data: await leaf.data(), shape: leaf.shape, dtype: leaf.dtype })),
-  );
-  const found = await valuesOf(results);
-  useDevice('cpu');
-  const expected = await valuesOf(make(copies.map(({ data, shape }) => tensor(data).reshape(shape))));
-  useDevice('sim');
-  found.forEach((values, i) => {
-    const most = Math.max(...expected[i]!.map(Math.abs));
-    values.forEach((v, j) => {
-      assert.ok(
-        Math.abs(v - expected[i]![j]!) <= 2e-5 * most,
-        `result ${i}, element ${j}: ${v}, ${expected[i]![j]}`,
-      );
-    });
-  });
-}
+import { agrees, kernelsOf, of } from '../simulated-gpu.js';
 
 const labels = (rows: number, classes: number): Tensor =>
   tensor(

@@ -42,8 +42,8 @@ test('the list of passes, in order, each with a reason', () => {
   assert.deepEqual(
     PASSES.map((p) => p.name),
     [
-      ...['canonicalize', 'partition', 'merge', 'join', 'sums', 'parts', 'chains', 'open', 'tune', 'lower'],
-      ...['constants', 'updates', 'levels', 'place', 'lists', 'side by side', 'needs'],
+      ...['canonicalize', 'partition', 'merge', 'join', 'sums', 'parts', 'chains', 'spread', 'open'],
+      ...['tune', 'lower', 'constants', 'updates', 'levels', 'place', 'lists', 'side by side', 'needs'],
     ],
   );
   for (const pass of PASSES) assert.ok(pass.why.length > 20);
@@ -59,6 +59,7 @@ const wrong: Readonly<Record<string, readonly [(made: Partial<Plan>, plan: Plan)
     sums: [(made) => ({ ...made, groups: made.groups!.slice(1) }), /no group makes a node/],
     parts: [(made) => ({ ...made, groups: made.groups!.slice(1) }), /no group makes a node/],
     chains: [(made) => ({ ...made, groups: made.groups!.slice(1) }), /no group makes a node/],
+    spread: [(made) => ({ ...made, groups: made.groups!.slice(1) }), /no group makes a node/],
     open: [() => ({ calls: new Map() }), /a call is not open/],
     tune: [
       (_, { groups }) => ({ variants: new Map(groups.map((g) => [g, {} as Variant])) }),

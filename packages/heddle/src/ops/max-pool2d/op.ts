@@ -25,6 +25,7 @@ import {
   type PoolArg,
   pooledSize,
   toPositions,
+  windowsToPositions,
 } from './windows.js';
 
 export { type PoolArg, pooledSize } from './windows.js';
@@ -92,6 +93,7 @@ export const maxPool2dGradientOp: FusedOp<PoolArg> = {
   name: 'maxPool2dGradient',
   infer: ([, g], arg) => ({ shape: [...g!.shape.slice(0, 2), ...arg.size], dtype: g!.dtype }),
   compose: ([positions, g], arg) => toPositions(b.cast(positions!, i32), g!, arg),
+  spreads: windowsToPositions,
   reordered: (target, node, arg) => gradientLast(target, node, arg),
   kernels: [
     {

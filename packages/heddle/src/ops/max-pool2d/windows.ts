@@ -1,7 +1,7 @@
 /** What max pooling and its gradient are, in primitives, and as functions of windows side by side. */
 import { type DType, i32, NUMBER_LIMITS } from '../../core/dtype.js';
 import * as b from '../../graph/build.js';
-import type { WindowFunction } from '../../graph/fused-op.js';
+import type { WindowFunction, WindowsFrom } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
 import type { Expr, Variable } from '../../kernel/ir/ir.js';
 import * as k from '../../kernel/ir/ir.js';
@@ -79,6 +79,22 @@ export const firstLargestOfWindows = (arg: PoolArg): WindowFunction | undefined 
       place(values.length),
     );
   });
+
+/** `toPositions`, where the windows fill the image. */
+export function windowsToPositions(arg: PoolArg): WindowsFrom | undefined {
+  const { size, kernel } = arg;
+  if (!areSideBySide(arg) || size.some((n, i) => n % kernel[i]! !== 0)) return undefined;
+  return {
+    sizes: kernel,
+    compute: ([positions, g]) => {
+      const { type } = g!;
+      const at = k.cast(i32, positions!);
+      return Array.from({ length: kernel[0] * kernel[1] }, (_, i) =>
+        k.select(k.alu('eq', [at, k.splat(k.int(i), type.lanes)]), g!, k.zeroOf(type)),
+      );
+    },
+  };
+}
 
 /** Whether windows touch every pixel at most once, and all between their corners. */
 export const isApart = ({ kernel, stride, dilation }: PoolArg): boolean =>

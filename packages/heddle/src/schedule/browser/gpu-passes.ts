@@ -9,6 +9,8 @@ export const placeParts = joinSums;
 
 export const chainRows = joinSums;
 
+export const joinSpreads = joinSums;
+
 export const joinLists = (launches: readonly PlacedLaunch[]): readonly PlacedLaunch[] => launches;
 
 export const mergeLaunches = joinLists;

@@ -3,7 +3,7 @@ import { topological } from '../../core/node.js';
 import type { GraphNode } from '../../graph/node.js';
 import type { ArrayDecl, Expr, MemoryNode, Statement, Variable } from '../../kernel/ir/ir.js';
 import * as k from '../../kernel/ir/ir.js';
-import type { RowChain, RowLink } from '../group.js';
+import { memoryOf, type RowChain, type RowLink } from '../group.js';
 import { type Affine, plus, times as scaled, toExpr } from './affine.js';
 import { chainThreads } from './chain-shares.js';
 import { type Coordinates, type Digit, flatten, type LoopAxis } from './coordinates.js';
@@ -19,6 +19,7 @@ import {
   storesOf,
   variable,
 } from './lowering.js';
+import { spreadWindows } from './spread.js';
 
 /** Part of a row in shared memory. */
 interface KeptRow {
@@ -32,6 +33,11 @@ function readBy(links: readonly RowLink[], makers: readonly RowLink[]): Set<Grap
   const roots = links.flatMap((link) => link.roots);
   const below = topological(roots, (n) => (made.has(n) ? [] : n.src));
   return new Set(below.filter((n) => made.has(n)));
+}
+
+/** A chain, with windows that come from elements of its results. */
+export interface SpreadChain extends RowChain {
+  readonly spreads: readonly GraphNode[];
 }
 
 export class ChainRow {
@@ -48,7 +54,7 @@ export class ChainRow {
   /** Where the row is. */
   readonly digits: readonly Digit[];
   readonly threads: number;
-  readonly chain: RowChain;
+  readonly chain: SpreadChain;
   readonly outputs: ReadonlyMap<GraphNode, MemoryNode>;
   readonly memories: Memories;
   /** What later links read. */
@@ -60,7 +66,7 @@ export class ChainRow {
   constructor(
     roots: readonly GraphNode[],
     outputs: readonly MemoryNode[],
-    chain: RowChain,
+    chain: SpreadChain,
     memories: Memories,
     axis: LoopAxis,
   ) {
@@ -168,6 +174,21 @@ export class ChainRow {
       const index = plus(flatten(at), scaled(flatten(this.digits), -columns));
       stores.push(k.store(local.memory, v, [toExpr(index)]));
     }
+    const place = {
+      value: (n: GraphNode) => evaluator.value(n, at),
+      index: flatten(at),
+      along: evaluator.vector?.atom,
+    };
+    const windows = this.#spreadsOf(roots).map((node) =>
+      spreadWindows(node, this.outputs.get(node)!, place, (s) => out.push(s)),
+    );
     out.push(...stores, ...results);
+    for (const store of windows) store();
+  }
+
+  /** Windows that come from elements of some results. */
+  #spreadsOf(roots: readonly GraphNode[]): GraphNode[] {
+    const isMade = (n: GraphNode): boolean => roots.includes(memoryOf(n, new Set(roots)));
+    return this.chain.spreads.filter(({ src }) => src.some(isMade));
   }
 }

@@ -9,10 +9,10 @@ import type { Expr, MemoryNode, Statement } from '../../kernel/ir/ir.js';
 import * as k from '../../kernel/ir/ir.js';
 import { GPU } from '../../kernel/ir/target.js';
 import type { Lanes } from '../../kernel/ir/types.js';
-import type { RowChain, RowLink, RowProduct } from '../group.js';
+import type { RowLink, RowProduct } from '../group.js';
 import { opOf } from './accumulate.js';
 import { type Affine, slope } from './affine.js';
-import { ChainRow } from './chain-row.js';
+import { ChainRow, type SpreadChain } from './chain-row.js';
 import { sharesOf } from './chain-shares.js';
 import { ofTeam, quotient, remainder, shareOf, type Team } from './chain-sums.js';
 import { type Coordinates, type Digit, type LoopAxis, loopSizes } from './coordinates.js';
@@ -37,7 +37,7 @@ import { joined } from './rows.js';
 export function chainBody(
   roots: readonly GraphNode[],
   outputs: readonly MemoryNode[],
-  chain: RowChain,
+  chain: SpreadChain,
   memories: Memories,
 ): Body {
   const row: LoopAxis = { size: chain.rows, splits: new Set() };

@@ -38,7 +38,7 @@ const BLOCK_WORK = 16384;
 /** Lower a group; nodes for which `hasMemory` holds are read, all others computed here. */
 export function lowerGroup(
   name: string,
-  { roots, reduction, chain, regions }: Group,
+  { roots, reduction, chain, spreads = [], regions }: Group,
   hasMemory: (node: GraphNode) => boolean,
   target: Target,
 ): LoweredGroup {
@@ -47,7 +47,7 @@ export function lowerGroup(
   const outputs = roots.map((root, i) => parameter(`y${i}`, root));
   let anySize: AnySizeForm | undefined;
   const body = (): Body => {
-    if (chain) return chainBody(roots, outputs, chain, memories);
+    if (chain) return chainBody(roots, outputs, { ...chain, spreads }, memories);
     if (reduction) {
       const isAgain = reduction.members.some(({ per }) => per === 'element');
       const ofColumns = isAgain ? stripsBody : columnsBody;

@@ -4,4 +4,5 @@ export { joinSums } from '../passes/column-sums.js';
 export { mergeLaunches } from '../passes/horizontal.js';
 export { joinLists } from '../passes/lists.js';
 export { placeParts } from '../passes/regions.js';
+export { joinSpreads } from '../passes/spreads.js';
 export { tuneCalls } from '../passes/variants.js';

@@ -17,7 +17,7 @@ export interface Form {
 }
 
 export function formOf(
-  { roots, call, reduction, chain, regions }: Group,
+  { roots, call, reduction, chain, spreads, regions }: Group,
   stored: ReadonlySet<GraphNode>,
 ): Form {
   const isRead = (n: GraphNode): boolean => stored.has(n) && !roots.includes(n);
@@ -34,6 +34,7 @@ export function formOf(
     windows && [windows.sizes, numbers(windows.functions), numbers(windows.between)],
     reduction && [reduction.structure, reduction.members.map(({ node, per }) => [ids.get(node), per])],
     chain && [chain.rows, chain.links.map((link) => numbers(link.roots))],
+    spreads && numbers(spreads),
     regions && [...regions].map(([root, { strides, offset }]) => [ids.get(root), strides, offset]),
   ];
   return { text: [...lines, jsonOf(group)].join('\n'), nodes };

@@ -16,12 +16,13 @@ import type { Expr, KernelIr, MemoryNode, Node, Param, Statement, Variable } fro
 import * as k from '../../kernel/ir/ir.js';
 import { type IrFunction, irFunction } from '../../kernel/ir/ir-function.js';
 import type { Target } from '../../kernel/ir/target.js';
-import { type Group, memoryOf, sumsOf } from '../group.js';
+import { type Group, memoryOf, sumsOf, type WindowsOf } from '../group.js';
 import { atom, ofAtom, offset, times, toExpr } from '../lower/affine.js';
 import { type Coordinates, type Digit, flatten } from '../lower/coordinates.js';
 import { Evaluator, type LoopScope } from '../lower/evaluate.js';
 import { lowerGroup } from '../lower/lower.js';
 import { parameter } from '../lower/lowering.js';
+import { spreadWindows } from '../lower/spread.js';
 import { epilogueOf } from './epilogue.js';
 import { comesInVectors, keepsOrder } from './finish.js';
 import { viewOf } from './views.js';
@@ -76,9 +77,12 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
   };
 
   const sums = sumsOf(group);
-  const finished = group.roots.filter((n) => !also.includes(n) && !sums.includes(n));
+  const isSpread = (n: GraphNode): boolean => group.spreads?.includes(n) === true;
+  const finished = group.roots.filter((n) => !also.includes(n) && !sums.includes(n) && !isSpread(n));
   const others = finished.slice(1).map((n, i) => ({ node: n, memory: parameter(`also${i}`, n) }));
-  const plain = root === node && others.length === 0;
+  const spreads = (group.spreads ?? []).map((n, i) => ({ node: n, memory: parameter(`spread${i}`, n) }));
+  const isAlone = others.length === 0 && spreads.length === 0;
+  const plain = root === node && isAlone;
   const values = windows ? windows.sizes[0] * windows.sizes[1] : 1;
   const beside = windows ? [] : besideOf(node, finished, sums, stored);
   const biasNode = windows ? undefined : biasOf(node, finished, stored);
@@ -107,25 +111,13 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
         for (const statement of before.splice(0)) emit(statement);
         return value;
       };
-      if (windows) {
-        const places = placesInWindow(at, windows.sizes);
-        places.forEach((place, i) => {
-          evaluator.define(node, place, k.cast(node.dtype, own[i]!));
-        });
-        for (const f of windows.functions) {
-          const source = sourceOfWindows(f, node);
-          const held = places.map((place) => {
-            const value = computed(source, place);
-            return isHalf(source.dtype) ? k.cast(f32, value) : value;
-          });
-          evaluator.define(f, at, windowFunctionOf(f).compute(held, emit));
-        }
-      } else evaluator.define(node, at, own[0]!);
+      if (windows) defineWindows(node, windows, own, at, evaluator, { computed, emit });
+      else evaluator.define(node, at, own[0]!);
       if (withBias) evaluator.define(biasNode!, at, k.cast(biasNode!.dtype, ofBias!));
       brought.slice(0, beside.length).forEach((value, i) => {
         evaluator.define(beside[i]!, at, value);
       });
-      if (others.length === 0) return k.cast(root.dtype, computed(root, at));
+      if (isAlone) return k.cast(root.dtype, computed(root, at));
       // All values before the first store: a result may take the place of what another is made from.
       const results = finished.map((n): Expr => {
         const result = computed(n, at);
@@ -134,10 +126,13 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
         evaluator.define(n, at, k.read(value));
         return k.read(value);
       });
+      const place = { value: (n: GraphNode) => computed(n, at), index: flatten(at), along: atoms.at(-1) };
+      const stores = spreads.map((spread) => spreadWindows(spread.node, spread.memory, place, emit));
       const index = toExpr(flatten(at));
       others.forEach(({ memory }, i) => {
         storeLanes(memory, results[i + 1]!, index, target, emit);
       });
+      for (const store of stores) store();
       return k.cast(root.dtype, results[0]!);
     });
 
@@ -147,7 +142,7 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
     return { shape, dtype: node.dtype, strides, offset };
   };
   const output = resultView(root, made);
-  const epilogue = others.length === 0 && !windows ? epilogueOf(node, root, stored) : undefined;
+  const epilogue = isAlone && !windows ? epilogueOf(node, root, stored) : undefined;
   const window = windows && { sizes: windows.sizes, name: callOf(made).op.name };
   const alsoViews = new Map(also.map((n) => [callOf(n).op.name, resultView(n, n)]));
   const given = { target, node, inputs, output, finish, window, plain, epilogue, also: alsoViews };
@@ -161,7 +156,7 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
   const plan = (variant?: Variant): HandWritten => {
     reads.clear();
     const planned = variant ? variant.plan() : choice.plan(io, arg);
-    const extra = [...reads, ...[...others, ...partial].map((o) => [o.node, o.memory] as const)];
+    const extra = [...reads, ...[...others, ...spreads, ...partial].map((o) => [o.node, o.memory] as const)];
     // Stages of one kernel stay so: it is compiled once.
     const known = new Map<KernelIr, { readonly kernel: KernelIr; readonly extra: GraphNode[] }>();
     const withExtra = (kernel: KernelIr): { readonly kernel: KernelIr; readonly extra: GraphNode[] } => {
@@ -255,6 +250,32 @@ function biasOf(
     shape.at(-1) === from!.size;
   const read = topological(roots, (n) => (inPlace(n) ? n.src : []));
   return read.find((n) => n.size === node.size && !stored.has(n) && isBias(n));
+}
+
+/** The functions of a window, from its values. */
+function defineWindows(
+  node: GraphNode,
+  { sizes, functions }: WindowsOf,
+  values: readonly Expr[],
+  at: Coordinates,
+  evaluator: Evaluator,
+  by: {
+    readonly computed: (node: GraphNode, at: Coordinates) => Expr;
+    readonly emit: (statement: Statement) => void;
+  },
+): void {
+  const places = placesInWindow(at, sizes);
+  places.forEach((place, i) => {
+    evaluator.define(node, place, k.cast(node.dtype, values[i]!));
+  });
+  for (const f of functions) {
+    const source = sourceOfWindows(f, node);
+    const held = places.map((place) => {
+      const value = by.computed(source, place);
+      return isHalf(source.dtype) ? k.cast(f32, value) : value;
+    });
+    evaluator.define(f, at, windowFunctionOf(f).compute(held, by.emit));
+  }
 }
 
 /** The coordinates of a window's values, in row order, from those of the window. */

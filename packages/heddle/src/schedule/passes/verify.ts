@@ -143,10 +143,14 @@ function verifyResults(
   stored: ReadonlySet<GraphNode>,
   fail: (rule: string, node: GraphNode) => never,
 ): void {
-  const { roots, call, chain } = group;
+  const { roots, call, chain, spreads } = group;
   const sums = sumsOf(group);
   const results = roots.filter(
-    (root) => !call?.windows?.functions.includes(root) && !call?.also.includes(root) && !sums.includes(root),
+    (root) =>
+      !call?.windows?.functions.includes(root) &&
+      !call?.also.includes(root) &&
+      !spreads?.includes(root) &&
+      !sums.includes(root),
   );
   if (!call) {
     const products = chain?.links.flatMap(({ product }) => product?.call ?? []) ?? [];
