@@ -2,7 +2,7 @@
  * Fused ops: a named composition of primitives that carries, with itself, the kernels that may replace it. The
  * composition is the fallback on every device, the oracle of the tests and the default gradient in one.
  */
-import type { Expr, KernelIr } from '../kernel/ir/ir.js';
+import type { Expr, KernelIr, Statement } from '../kernel/ir/ir.js';
 import type { IrFunction } from '../kernel/ir/ir-function.js';
 import type { LibraryCall } from '../kernel/ir/library-call.js';
 import type { Scalar } from '../kernel/ir/ops.js';
@@ -147,7 +147,7 @@ export interface WindowFunction {
   /** A window's sizes along the source's last two dimensions; what is left over at their ends is in no window. */
   readonly sizes: WindowSizes;
   /** The element from a window's values, in row order. 16-bit floats come as f32. */
-  readonly compute: IrFunction['build'];
+  readonly compute: (values: readonly Expr[], emit: (statement: Statement) => void) => Expr;
   /** Reads windows of these sizes from memory, where no other kernel holds them; an `identity`. */
   readonly stored: FusedOp<WindowSizes>;
 }

@@ -1,6 +1,7 @@
 /** How much a launch has to do, roughly: counted along the kernel's statements, loops by their bounds. */
 import type { DType } from '../../core/dtype.js';
 import {
+  type ArrayDecl,
   block,
   declare,
   type Expr,
@@ -68,10 +69,15 @@ export function costOfThread(ir: KernelIr, launch: CountedLaunch, cost: Cost): n
 /** Instructions of a call, roughly: of arguments that are there already. @param dtypes of the arguments */
 export function costOfCall({ build }: IrFunction, dtypes: readonly DType[]): number {
   const body: Statement[] = [];
+  const arrays: ArrayDecl[] = [];
   const args = dtypes.map((dtype, i) => read({ name: `a${i}`, type: value(dtype), constant: true }));
-  const result = build(args, (statement) => body.push(statement));
+  const result = build(
+    args,
+    (statement) => body.push(statement),
+    (array) => arrays.push(array),
+  );
   body.push(declare({ name: 'result', type: result.type, constant: true }, result));
-  const ir: KernelIr = { name: 'call', params: [], arrays: [], body: block(body) };
+  const ir: KernelIr = { name: 'call', params: [], arrays, body: block(body) };
   return costOfThread(ir, { grid: [1, 1, 1], block: [1, 1, 1], args: [] }, INSTRUCTIONS);
 }
 

@@ -3,16 +3,20 @@
  * kernel. Passed as a constant, called in the kernel like any helper: `y[i] = finish(acc, row, column)`.
  */
 import { topological } from '../../core/node.js';
-import { type Expr, type Node, read, type Statement, type Variable } from './ir.js';
+import { type ArrayDecl, type Expr, type Node, read, type Statement, type Variable } from './ir.js';
 import type { ValueType } from './types.js';
 
 export interface IrFunction {
   readonly kind: 'ir-function';
   /**
    * The value of a call. Arguments arrive as expressions without side effects, cheap to repeat; `emit` puts a
-   * statement before the one that holds the call.
+   * statement before the one that holds the call, `reserve` gives the kernel an array that these use.
    */
-  readonly build: (args: readonly Expr[], emit: (statement: Statement) => void) => Expr;
+  readonly build: (
+    args: readonly Expr[],
+    emit: (statement: Statement) => void,
+    reserve: (array: ArrayDecl) => void,
+  ) => Expr;
   /** For the type checker of kernels: calling it gives a number. An array of the thread's stands for all its elements. */
   (...args: readonly (number | object)[]): number;
 }
@@ -40,6 +44,7 @@ export function isSafeCall(
   const result = build(
     args.map((arg) => read(arg)),
     (statement) => statements.push(statement),
+    () => {},
   );
   const isValid = (n: Node): boolean => n.op !== 'variable' || valid.includes(args.indexOf(n.arg));
   const isSafe = ({ op, src }: Node): boolean =>

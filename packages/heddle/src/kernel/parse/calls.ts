@@ -55,7 +55,13 @@ export function call(p: Parsing, node: CallExpression): Value {
     const given = p.inOrder(args.map((a) => () => p.expression(a)));
     const operands = given.flatMap((v, i) => elementsOf(v) ?? toExpr(p, args[i]!, v));
     const values = operands.map((e) => p.repeatable(e));
-    return fromExpr(callee.build(values, (statement) => p.emit(statement)));
+    return fromExpr(
+      callee.build(
+        values,
+        (statement) => p.emit(statement),
+        (array) => p.reserve(array),
+      ),
+    );
   }
   if (callee.kind === 'static' && isDType(callee.value)) return castTo(p, node, callee.value, args);
   if (callee.kind === 'builtin') return builtin(p, node, callee.name, args);

@@ -107,6 +107,11 @@ export class Parsing {
     this.#origin.translator.statement(this, node);
   }
 
+  /** Give the kernel an array that no source declares. */
+  reserve(array: ArrayDecl): void {
+    if (![...this.arrays.values()].includes(array)) this.arrays.set(`reserved ${this.arrays.size}`, array);
+  }
+
   // ── Places ───────────────────────────────────────────────────────────────────────────────────────────────────
 
   at(node: Syntax): Location {

@@ -1,47 +1,95 @@
 /**
  * A kernel's epilogue in two steps: what it loads, as soon as a thread knows which elements will
  * be its own, and the rest when their values are there. An optimizer's update waits for its parameters and state
- * while the product is summed, not after.
+ * while the product is summed, not after. A thread with several elements loads for all of them at once: a load behind the store of
+ * another element waits for memory anew, since it might read what was stored.
  */
 import { topological } from '../../core/node.js';
 import { rewrite } from '../../core/rewrite.js';
-import { declare, type Expr, type Node, read, type Statement, type Variable } from '../ir/ir.js';
+import {
+  type ArrayDecl,
+  arrayNode,
+  type Expr,
+  int,
+  load,
+  type Node,
+  read,
+  type Statement,
+  store,
+  type Variable,
+} from '../ir/ir.js';
 import { type IrFunction, irFunction } from '../ir/ir-function.js';
 import { Numbering } from './numbering.js';
 
 export interface EarlyFinish {
-  /** Loads for a value and coordinates like those that `finish` will be given; of the value only its type counts. */
+  /** Loads for values and coordinates like those that `finish` will be given; of the values only their types count. */
   readonly early: IrFunction;
-  /** As the original, from what was loaded. Other coordinates than `early` had load for themselves. */
+  /** As the original, from what `early` has loaded for the same coordinates. */
   readonly finish: IrFunction;
 }
 
-export function finishEarly(original: IrFunction): EarlyFinish {
-  const numbering = new Numbering();
-  const keyOf = (node: Node): number => numbering.of(node, () => 0);
-  const loaded = new Map<number, Expr>();
-  const early = irFunction(([value, ...coordinates], emit) => {
-    const own: Variable = { name: 'own', type: value!.type, constant: true };
-    const statements: Statement[] = [];
-    const result = original.build([read(own), ...coordinates], (s) => statements.push(s));
-    const given = variablesIn(coordinates);
-    loaded.clear();
-    for (const node of topological<Node>([...statements, result])) {
-      if (node.op !== 'load' || node.src[0]!.op !== 'buffer') continue;
-      const key = keyOf(node);
-      if (loaded.has(key) || [...variablesIn([node])].some((v) => !given.has(v))) continue;
-      const variable: Variable = { name: 'early', type: node.type, constant: true };
-      emit(declare(variable, node));
-      loaded.set(key, read(variable));
-    }
-    return value!;
+/**
+ * Both as one element of a thread needs them; of several, each call has the number of the element before its other arguments.
+ * @param elements of a thread
+ * @param values arguments of the original before its coordinates
+ */
+export function finishEarly(original: IrFunction, elements = 1, values = 1): EarlyFinish {
+  const arrays: ArrayDecl[] = [];
+  const split = (args: readonly Expr[]) => {
+    const [element, own] = elements > 1 ? [args[0]!, args.slice(1)] : [int(0), args];
+    return { element, own: own.slice(0, values), coordinates: own.slice(values) };
+  };
+  const early = irFunction((args, emit, reserve) => {
+    const { element, own, coordinates } = split(args);
+    const given = own.map(({ type }): Expr => {
+      const variable: Variable = { name: 'own', type, constant: true };
+      return read(variable);
+    });
+    loadsOf(original, given, coordinates, reserve).inOrder.forEach((node, i) => {
+      const { dtype, lanes } = node.type;
+      arrays[i] ??= { name: 'early', dtype, space: 'local', dims: [elements], lanes };
+      reserve(arrays[i]);
+      emit(store(arrayNode(arrays[i]), node, [element]));
+    });
+    return own[0]!;
   });
-  const finish = irFunction((args, emit) => {
+  const finish = irFunction((args, emit, reserve) => {
+    const { element, own, coordinates } = split(args);
+    const { statements, result, numberOf } = loadsOf(original, own, coordinates, reserve);
     const fromLoaded = <N extends Node>(root: N): N =>
-      rewrite<Node>(root, (n) => (n.op === 'load' ? loaded.get(keyOf(n)) : undefined)) as N;
-    return fromLoaded(original.build(args, (s) => emit(fromLoaded(s))));
+      rewrite<Node>(root, (n) => {
+        const number = numberOf(n);
+        return number === undefined ? undefined : load(arrayNode(arrays[number]!), [element]);
+      }) as N;
+    for (const statement of statements) emit(fromLoaded(statement));
+    return fromLoaded(result);
   });
   return { early, finish };
+}
+
+/** The epilogue, and what it loads from memory at places that follow from the coordinates alone: each load has a number. */
+function loadsOf(
+  original: IrFunction,
+  values: readonly Expr[],
+  coordinates: readonly Expr[],
+  reserve: (array: ArrayDecl) => void,
+) {
+  const statements: Statement[] = [];
+  const result = original.build([...values, ...coordinates], (s) => statements.push(s), reserve);
+  const given = variablesIn(coordinates);
+  const numbering = new Numbering();
+  const keyOf = (node: Node): number => numbering.of(node, () => 0);
+  const inOrder: Expr[] = [];
+  const numbers = new Map<number, number>();
+  for (const node of topological<Node>([...statements, result])) {
+    if (node.op !== 'load' || node.src[0]!.op !== 'buffer') continue;
+    if (numbers.has(keyOf(node)) || [...variablesIn([node])].some((v) => !given.has(v))) continue;
+    numbers.set(keyOf(node), inOrder.length);
+    inOrder.push(node);
+  }
+  const numberOf = (node: Node): number | undefined =>
+    node.op === 'load' ? numbers.get(keyOf(node)) : undefined;
+  return { statements, result, inOrder, numberOf };
 }
 
 const variablesIn = (roots: readonly Node[]): Set<Variable> =>

@@ -55,7 +55,7 @@ function constantsOf(p: ConvolveProblem, tile: ConvolveTile) {
   const threads = 32 * tile.warps[0] * tile.warps[1];
   const weights = weightsOf(p, tile);
   return {
-    ...storing(p),
+    ...storing(p, tile.each[0]),
     tile,
     threads,
     weights,
@@ -113,29 +113,48 @@ function addTerms(
 
 /** Stores the thread's sums, or the largest of each window. */
 function storeTile(y: Memory, sums: Memory, block: BlockPlace, mine: number, context: Context): void {
-  const { problem, tile, blocks, quads, windowed, pixelAt, storePixel, storeWindow, idiv, lane } = context;
+  const { problem, tile, blocks, quads, windowed, pixelAt, idiv, lane } = context;
+  const { loadPixel, loadWindow, storePixel, storeWindow } = context;
   const { images, outputs, outSize } = problem;
+  const eachChannel = (use: (i: number, l: number, channel: number) => void) => {
+    for (let i = 0; i < quads; i++) {
+      for (let l = 0; l < 4; l++) {
+        const o = block.channel + mine + 4 * i + l;
+        if (o < outputs) use(i, l, block.group * outputs + o);
+      }
+    }
+  };
   for (let j = 0; j < tile.each[1]; j += windowed ? 4 : 1) {
     const p = pixelAt(j, context);
     const image = block.image + idiv(p, tile.rows * tile.columns);
     const r = block.row + (idiv(p, tile.columns) % tile.rows);
     const c = block.column + (p % tile.columns);
     if (p < blocks.pixels && image < images && r < outSize[0] && c < outSize[1]) {
-      for (let i = 0; i < quads; i++) {
-        for (let l = 0; l < 4; l++) {
-          const o = block.channel + mine + 4 * i + l;
-          const channel = block.group * outputs + o;
-          if (o < outputs) {
-            if (windowed) {
-              const upperLeft = lane(sums[i][j], l);
-              const upperRight = lane(sums[i][j + 1], l);
-              const lowerLeft = lane(sums[i][j + 2], l);
-              const lowerRight = lane(sums[i][j + 3], l);
-              storeWindow(y, upperLeft, upperRight, lowerLeft, lowerRight, image, channel, r, c, context);
-            } else storePixel(y, lane(sums[i][j], l), image, channel, r, c, context);
-          }
-        }
-      }
+      eachChannel((i, l, channel) => {
+        if (windowed) loadWindow(4 * i + l, image, channel, r, c, context);
+        else loadPixel(4 * i + l, image, channel, r, c, context);
+      });
+      eachChannel((i, l, channel) => {
+        if (windowed) {
+          const upperLeft = lane(sums[i][j], l);
+          const upperRight = lane(sums[i][j + 1], l);
+          const lowerLeft = lane(sums[i][j + 2], l);
+          const lowerRight = lane(sums[i][j + 3], l);
+          storeWindow(
+            y,
+            4 * i + l,
+            upperLeft,
+            upperRight,
+            lowerLeft,
+            lowerRight,
+            image,
+            channel,
+            r,
+            c,
+            context,
+          );
+        } else storePixel(y, 4 * i + l, lane(sums[i][j], l), image, channel, r, c, context);
+      });
     }
   }
 }

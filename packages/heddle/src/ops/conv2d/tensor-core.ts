@@ -48,6 +48,9 @@ export interface ConvolveTensorTile extends ImageTile {
 /** Banks between the planes of channels for operands that differ by channel and neighbouring pixel. */
 const PHASE = 8;
 
+/** Sums of a lane, at most, that the epilogue loads for at once: each takes as many registers as it loads elements for one. */
+const MOST_EARLY = 32;
+
 /** Whether the terms are (channel, tap) in the order of channels by eights, columns and rows of the kernel. */
 const isInside = (tile: ConvolveTensorTile): boolean => tile.channels % 8 === 0;
 
@@ -68,14 +71,28 @@ export function tensorNeeds(p: ConvolveProblem, tile: ConvolveTensorTile) {
   return { stage, tiles: tilesOf(image) };
 }
 
+/** Whether pixels side by side are stored together. */
+const isPaired = (p: ConvolveProblem, { columns }: ConvolveTensorTile): boolean =>
+  columns % 2 === 0 && p.outSize[1] % 2 === 0;
+
+/** Rows of a warp whose elements the epilogue loads for at once, and how many stores a lane has of these. */
+function storesOf(p: ConvolveProblem, tile: ConvolveTensorTile) {
+  const [down, across] = tile.each;
+  const least = p.window ? 2 : 1;
+  const together = Math.min(across, Math.max(least, least * Math.floor(MOST_EARLY / (4 * down * least))));
+  return { together, stored: (2 * down * together * (p.window || isPaired(p, tile) ? 1 : 2)) / least };
+}
+
 /** What the device functions below know when the kernel is compiled. */
 const constantsOf = (p: ConvolveProblem, tile: ConvolveTensorTile) => {
   const { threads, channels, weights, imageAt, phase, stage } = layoutOf(p, tile);
   const image = imageLayout(p, tile, threads, phase);
   const taps = p.kernel[0] * p.kernel[1];
   const terms = tile.channels * taps;
+  const { together, stored } = storesOf(p, tile);
   return {
-    ...storing(p),
+    ...storing(p, stored),
+    together,
     tile,
     image,
     weights,
@@ -92,8 +109,7 @@ const constantsOf = (p: ConvolveProblem, tile: ConvolveTensorTile) => {
     nextWeight: p.adjoint ? taps : weights.pitch,
     /** Rows of the image that a warp's rows of the output meet. */
     rows: (tile.each[1] - 1) * image.step[0] + (p.kernel[0] - 1) * p.dilation[0] + 1,
-    /** Pixels side by side are stored together. */
-    paired: tile.columns % 2 === 0 && p.outSize[1] % 2 === 0,
+    paired: isPaired(p, tile),
     /** 16-bit floats are numbers of tf32. */
     exact: isHalf(p.dtype),
     ROUNDING,
@@ -106,6 +122,7 @@ interface Context extends Intrinsics, ReturnType<typeof constantsOf> {
   readonly rounded: typeof rounded;
   readonly weightOf: typeof weightOf;
   readonly factorsAt: typeof factorsAt;
+  readonly eachPlace: typeof eachPlace;
 }
 
 /**
@@ -235,28 +252,50 @@ function addColumns(held: Memory, at: number, sums: Memory, warp: WarpPlace, con
   }
 }
 
-/** Stores the sums. A lane has two pixels side by side: one store where they are of one row. */
-function storePixels(y: Memory, sums: Memory, block: BlockPlace, warp: WarpPlace, context: Context): void {
-  const { problem, tile, paired, idiv, lane, vec2, storePixel, storePair } = context;
+/** What a lane stores at once: its number among those of `early`, the sums (those of tile i and row j, from `part` on), and where it is. */
+interface LanePlace {
+  readonly number: number;
+  readonly i: number;
+  readonly j: number;
+  readonly part: number;
+  readonly image: number;
+  readonly channel: number;
+  readonly r: number;
+  readonly c: number;
+}
+
+/** Calls `use` for what a lane stores of some of the warp's rows. For use in kernels. */
+function eachPlace(
+  first: number,
+  use: (place: LanePlace) => void,
+  block: BlockPlace,
+  warp: WarpPlace,
+  context: Context,
+): void {
+  const { problem, tile, paired, windowed, together, idiv } = context;
   const { images, outputs, outSize } = problem;
-  const each = paired ? 1 : 2;
-  for (let j = 0; j < tile.each[1]; j++) {
+  const step = windowed ? 2 : 1;
+  const each = paired || windowed ? 1 : 2;
+  for (let s = 0; s < together; s += step) {
+    const j = first + s;
     for (let l = 0; l < each; l++) {
       const own = warp.column + warp.member * 2 + l;
       const image = block.image + idiv(own, tile.columns);
       const r = block.row + warp.line + j;
       const c = block.column + (own % tile.columns);
-      if (own < tile.images * tile.columns && image < images && r < outSize[0] && c < outSize[1]) {
+      if (
+        j < tile.each[1] &&
+        own < tile.images * tile.columns &&
+        image < images &&
+        r < outSize[0] &&
+        c < outSize[1]
+      ) {
         for (let i = 0; i < tile.each[0]; i++) {
           for (let half = 0; half < 2; half++) {
             const o = block.channel + (warp.sixteen + i) * 16 + half * 8 + warp.quad;
             const channel = block.group * outputs + o;
-            if (o < outputs) {
-              if (paired) {
-                const both = vec2(lane(sums[i][j], 2 * half), lane(sums[i][j], 2 * half + 1));
-                storePair(y, both, image, channel, r, c, context);
-              } else storePixel(y, lane(sums[i][j], 2 * half + l), image, channel, r, c, context);
-            }
+            const number = ((idiv(s, step) * each + l) * tile.each[0] + i) * 2 + half;
+            if (o < outputs) use({ number, i, j, part: 2 * half + l, image, channel, r, c });
           }
         }
       }
@@ -264,31 +303,42 @@ function storePixels(y: Memory, sums: Memory, block: BlockPlace, warp: WarpPlace
   }
 }
 
-/** Stores the largest sum of each window: a lane has two pixels side by side and those below them. */
-function storeWindows(y: Memory, sums: Memory, block: BlockPlace, warp: WarpPlace, context: Context): void {
-  const { problem, tile, idiv, lane, storeWindow } = context;
-  const { images, outputs, outSize } = problem;
-  const own = warp.column + warp.member * 2;
-  const image = block.image + idiv(own, tile.columns);
-  const c = block.column + (own % tile.columns);
-  for (let j = 0; j < tile.each[1]; j += 2) {
-    const r = block.row + warp.line + j;
-    if (own < tile.images * tile.columns && image < images && r < outSize[0] && c < outSize[1]) {
-      for (let i = 0; i < tile.each[0]; i++) {
-        for (let half = 0; half < 2; half++) {
-          const o = block.channel + (warp.sixteen + i) * 16 + half * 8 + warp.quad;
-          if (o < outputs) {
-            const upperLeft = lane(sums[i][j], 2 * half);
-            const upperRight = lane(sums[i][j], 2 * half + 1);
-            const lowerLeft = lane(sums[i][j + 1], 2 * half);
-            const lowerRight = lane(sums[i][j + 1], 2 * half + 1);
-            const channel = block.group * outputs + o;
-            storeWindow(y, upperLeft, upperRight, lowerLeft, lowerRight, image, channel, r, c, context);
-          }
-        }
-      }
-    }
-  }
+/** Has the epilogue load what it takes for some rows of the warp's. */
+function loadRows(first: number, block: BlockPlace, warp: WarpPlace, context: Context): void {
+  const { windowed, paired, eachPlace, loadWindow, loadPair, loadPixel } = context;
+  const use = ({ number, image, channel, r, c }: LanePlace) => {
+    if (windowed) loadWindow(number, image, channel, r, c, context);
+    else if (paired) loadPair(number, image, channel, r, c, context);
+    else loadPixel(number, image, channel, r, c, context);
+  };
+  eachPlace(first, use, block, warp, context);
+}
+
+/**
+ * Stores some rows of the warp's. A lane has two pixels side by side: one store where they are of one row. Of windows it has those
+ * below them as well, and stores the largest sum of each.
+ */
+function storeRows(
+  y: Memory,
+  first: number,
+  sums: Memory,
+  block: BlockPlace,
+  warp: WarpPlace,
+  context: Context,
+): void {
+  const { lane, vec2, windowed, paired, eachPlace, storeWindow, storePair, storePixel } = context;
+  const use = ({ number, i, j, part, image, channel, r, c }: LanePlace) => {
+    const own = lane(sums[i][j], part);
+    if (windowed) {
+      const right = lane(sums[i][j], part + 1);
+      const below = lane(sums[i][j + 1], part);
+      const last = lane(sums[i][j + 1], part + 1);
+      storeWindow(y, number, own, right, below, last, image, channel, r, c, context);
+    } else if (paired) {
+      storePair(y, number, vec2(own, lane(sums[i][j], part + 1)), image, channel, r, c, context);
+    } else storePixel(y, number, own, image, channel, r, c, context);
+  };
+  eachPlace(first, use, block, warp, context);
 }
 
 /** Images convolved with weights; where 2 × 2 of them go together, the tile's warps sum even numbers of rows. */
@@ -301,8 +351,8 @@ export function convolveTensor(p: ConvolveProblem, tile: ConvolveTensorTile): Gr
     ({ x, w, y }, context) => {
       const { f32, i32, local4, splat4, shared, dynamicShared, blockPlace, warpPlace } = context;
       const { copyWeightRows, copyImage, startCopies, multiplyPieces, findTerms } = context;
-      const { addTerms, addColumns, storePixels, storeWindows } = context;
-      const { problem, tile, image, weights, blocks, stages, imageAt, inside, terms, windowed } = context;
+      const { addTerms, addColumns, loadRows, storeRows } = context;
+      const { problem, tile, image, weights, blocks, stages, imageAt, inside, terms, together } = context;
       const block = blockPlace(blocks.count, blocks.channels, image, context);
       const held = dynamicShared(f32);
       const warp = warpPlace(context);
@@ -323,8 +373,10 @@ export function convolveTensor(p: ConvolveProblem, tile: ConvolveTensorTile): Gr
       };
       multiplyPieces(0, problem.inputs, tile.channels, fetch, multiply, stages, context);
 
-      if (windowed) storeWindows(y, sums, block, warp, context);
-      else storePixels(y, sums, block, warp, context);
+      for (let first = 0; first < tile.each[1]; first += together) {
+        loadRows(first, block, warp, context);
+        storeRows(y, first, sums, block, warp, context);
+      }
     },
     {
       ...constants,
@@ -339,8 +391,9 @@ export function convolveTensor(p: ConvolveProblem, tile: ConvolveTensorTile): Gr
       factorsAt,
       addTerms,
       addColumns,
-      storePixels,
-      storeWindows,
+      eachPlace,
+      loadRows,
+      storeRows,
     },
   );
   return {

@@ -203,7 +203,8 @@ const THREAD = { lanesFrom, storeTile, putShare, ownElement, loadEarly };
 export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
   const layout = layoutOf(p, tile);
   const work = workOf(p, tile, layout, LEVEL.f32, { lanes: lanesOf(p, tile, layout), dtype: f32 });
-  const { early, finish } = finishEarly(p.finish);
+  const isOne = isOneEach(p, work);
+  const { early, finish } = isOne ? finishEarly(p.finish) : { early: p.finish, finish: p.finish };
   const kernel = defineKernel(
     work.inParts ? 'matmulParts' : 'matmul',
     buffers,
@@ -277,7 +278,7 @@ export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
       tile,
       early,
       finish,
-      isOneEach: isOneEach(p, work),
+      isOneEach: isOne,
     },
   );
   const { tiles, threads } = work;

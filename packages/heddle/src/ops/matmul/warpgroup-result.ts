@@ -238,8 +238,11 @@ export function epilogueOf(
   { beside, biased }: Pick<ResultWork, 'beside' | 'biased'>,
 ): Pick<ResultContext, 'finish' | 'bias'> {
   const { build } = biased ? bias!.finish : finish;
-  const taken = irFunction(([value, batch, row, column, ofBias, ...brought], emit) =>
-    build([value!, batch!, row!, column!, ...(biased ? [ofBias!] : []), ...brought.slice(0, beside)], emit),
+  const taken = irFunction(([value, batch, row, column, ofBias, ...brought], ...into) =>
+    build(
+      [value!, batch!, row!, column!, ...(biased ? [ofBias!] : []), ...brought.slice(0, beside)],
+      ...into,
+    ),
   );
   return { finish: taken, bias: bias?.at ?? finish };
 }
