@@ -11,6 +11,7 @@
 import { f32 } from '../../core/dtype.js';
 import { buffer } from '../../kernel/ir/types.js';
 import { type Cast, defineKernel, type Intrinsics, type Memory } from '../../kernel/language/language.js';
+import { finishEarly } from '../../kernel/passes/finish-early.js';
 import type { GridKernel } from '../tiled.js';
 import { IMAGE, type ImageTile, imageLayout, imageSpan, type pixelOffset, tilesOf } from './cuda-image.js';
 import type { Convolution, WeightGradientProblem } from './problem.js';
@@ -227,7 +228,8 @@ export function convolveWeight(p: WeightGradientProblem, tile: WeightTile): Grid
 
 /**
  * dW from its parts. The threads of a block have some weights side by side, few if there are few weights, and share
- * their parts: each adds every so many-th, all of which it asks for at once, then one adds their sums.
+ * their parts: each adds every so many-th, all of which it asks for at once, then one adds their sums. What the epilogue takes comes
+ * meanwhile.
  */
 export function addParts(
   p: Omit<WeightGradientProblem, 'gradientOffset'>,
@@ -242,7 +244,7 @@ export function addParts(
     'conv2dWeightSum',
     { parts: buffer(f32), dw: buffer(p.dtype) },
     ({ parts, dw }, context) => {
-      const { threadIdx, blockIdx, idiv, f32, shared, barrier, element, finish } = context;
+      const { threadIdx, blockIdx, idiv, f32, shared, barrier, element, early, finish } = context;
       const { size, count, rounds, adders, lanes, layout, problem } = context;
       const { inputs, kernel } = problem;
       const taps = kernel[0] * kernel[1];
@@ -250,6 +252,15 @@ export function addParts(
       const at = blockIdx.x * lanes + member;
       const adder = idiv(threadIdx.x, lanes);
       const held = shared(f32, adders, lanes);
+      const output = idiv(at, layout.columns);
+      const column = (at % layout.columns) % layout.width;
+      const tap = layout.inside ? idiv(column, layout.chunk) : column % taps;
+      const own = layout.inside ? column % layout.chunk : idiv(column, taps);
+      const input = idiv(at % layout.columns, layout.width) * layout.chunk + own;
+      const row = idiv(tap, kernel[1]);
+      const across = tap % kernel[1];
+      const stores = adder === 0 && at < size && column < layout.chunk * taps && input < inputs;
+      if (stores) early(element(f32(0)), output, input, row, across);
       let sum = f32(0);
       for (let k = 0; k < rounds; k++) {
         const s = adder + k * adders;
@@ -262,16 +273,10 @@ export function addParts(
         held[adder][member] = sum;
         barrier();
       }
-      if (adder === 0 && at < size) {
+      if (stores) {
         for (let s = 1; s < adders; s++) sum += held[s][member];
-        const output = idiv(at, layout.columns);
-        const column = (at % layout.columns) % layout.width;
-        const tap = layout.inside ? idiv(column, layout.chunk) : column % taps;
-        const own = layout.inside ? column % layout.chunk : idiv(column, taps);
-        const input = idiv(at % layout.columns, layout.width) * layout.chunk + own;
         const to = (output * inputs + input) * taps + tap;
-        if (column < layout.chunk * taps && input < inputs)
-          dw[to] = finish(element(sum), output, input, idiv(tap, kernel[1]), tap % kernel[1]);
+        dw[to] = finish(element(sum), output, input, row, across);
       }
     },
     {
@@ -283,7 +288,7 @@ export function addParts(
       layout,
       problem: p,
       element: p.dtype as Cast<'f32'>,
-      finish: p.finish,
+      ...finishEarly(p.finish),
     },
   );
   return { kernel, grid: [Math.ceil(size / lanes), 1, 1], threads: lanes * adders, sharedBytes: 0 };
