@@ -38,7 +38,10 @@ export interface RowLink {
   readonly product?: RowProduct | undefined;
 }
 
-/** A call that is computed by its composition, which has one reduction, and what is elementwise of it. */
+/**
+ * A call that is computed by its composition, which has one reduction, and what is elementwise of it. Where a product comes in
+ * parts, all three are the sum of these.
+ */
 export interface RowProduct {
   readonly call: GraphNode;
   readonly composed: GraphNode;

@@ -48,6 +48,34 @@ test('the layers of a classifier, its loss and their gradients are one launch', 
   }
 });
 
+test('a long product with few results comes in parts, and its loss joins their sum', async () => {
+  manualSeed(6);
+  const make = ([x, w, bias, y]: readonly Tensor[]): readonly Tensor[] => {
+    const loss = (x: Tensor, w: Tensor, bias: Tensor): Tensor =>
+      crossEntropy(x.matmul(w.transpose(0, 1)).add(bias), y as unknown as Tensor<[number], 'i32'>);
+    const [value, gradients] = valueAndGrad(loss, { argnums: [0, 1, 2] })(x!, w!, bias!);
+    return [value, ...gradients];
+  };
+  for (const [rows, features, classes] of [
+    [6, 3072, 10],
+    [17, 2310, 12],
+  ] as const) {
+    const leaves = [of(rows, features), of(classes, features), of(classes), labels(rows, classes)];
+    const kernels = kernelsOf(make(leaves));
+    assert.deepEqual(kernels.slice(0, 2), ['matmul', 'rows_reduce_map']);
+    await agrees(make, leaves);
+  }
+  // Few terms, few weights, or enough tiles: as it is.
+  for (const [rows, features, classes] of [
+    [6, 512, 10],
+    [17, 2310, 3],
+    [600, 3072, 40],
+  ] as const) {
+    const product = of(rows, features).matmul(of(features, classes));
+    assert.ok(!kernelsOf([product]).some((name) => name.startsWith('reduce')));
+  }
+});
+
 test('rows of more dimensions, transposed weights, and norms behind them', async () => {
   manualSeed(2);
   const make = ([x, w, v]: readonly Tensor[]): readonly Tensor[] => {

@@ -172,6 +172,11 @@ export function canonicalize(
       convert([stored]);
       return adopt(new GraphNode('call', node.type, [mine.get(stored)!], node.arg, false));
     }
+    const parts = kernels ? op.inParts?.(src, arg, target) : undefined;
+    if (parts) {
+      convert([parts]);
+      return mine.get(parts)!;
+    }
     const choice = kernels ? kernelOf(call, target) : undefined;
     if (choice) {
       choices.set(call, choice);

@@ -32,7 +32,7 @@ export function chainRows({ groups, stored, roots }: Plan, { target }: PlanSetti
   const isRoot = new Set(roots);
   let plan: Partition = { groups, stored };
   for (const first of groups) {
-    if (!isOfRows(first) || !plan.groups.includes(first)) continue;
+    if (!(isOfRows(first) || sumOfParts(first)) || !plan.groups.includes(first)) continue;
     const draft = new Draft(first, plan, target);
     if (draft.chain.length > 1) plan = joined(draft, plan, isRoot);
   }
@@ -45,7 +45,7 @@ interface Chained {
   readonly link: RowLink;
 }
 
-/** A chain that begins with a product, in the making. */
+/** A chain that begins with a product, or with the sum of the parts of one, in the making. */
 class Draft {
   readonly chain: Chained[] = [];
   readonly rows: number;
@@ -57,7 +57,7 @@ class Draft {
   readonly #weights = new Set<GraphNode>();
 
   constructor(first: Group, { groups, stored }: Partition, target: Target) {
-    const { shape, size } = first.call!.node;
+    const { shape, size } = first.call?.node ?? first.roots[0]!;
     this.rows = size / shape.at(-1)!;
     this.#stored = stored;
     this.#target = target;
@@ -84,12 +84,12 @@ class Draft {
     const isRead = (n: GraphNode): boolean =>
       this.#made.has(n) || (this.#stored.has(n) && !roots.includes(n));
     const areRows = (nodes: readonly GraphNode[]): boolean => staysInRows(nodes, this.#made, isRead, rows);
-    if (call) {
-      const product = reduction ? undefined : productOf(group);
+    if (call || sumOfParts(group)) {
+      const product = productOf(group);
       const [source] = product?.sum.src ?? [];
       if (!product || !source || !areRows([source]) || !isInRow(product.sum, rows)) return false;
-      const after = new Set([...this.#made, call.node]);
-      const isKnown = (n: GraphNode): boolean => n === call.node || isRead(n);
+      const after = new Set([...this.#made, product.call]);
+      const isKnown = (n: GraphNode): boolean => n === product.call || isRead(n);
       if (!staysInRows(roots, after, isKnown, rows)) return false;
       return this.#add(group, product);
     }
@@ -108,7 +108,7 @@ class Draft {
   #add(group: Group, product?: RowProduct): boolean {
     if (product && !this.#isQuick(product)) return false;
     const { roots, reduction } = group;
-    const link: RowLink = { roots, reduction, product };
+    const link: RowLink = { roots, reduction: product ? undefined : reduction, product };
     if (!this.#isResident([...this.chain.map((c) => c.link), link])) return false;
     this.chain.push({ group, link });
     for (const root of roots) this.#made.add(root);
@@ -172,8 +172,21 @@ function depthsOf(groups: readonly Group[], stored: ReadonlySet<GraphNode>): Map
 
 const isOfRows = ({ call }: Group): boolean => call !== undefined && callOf(call.node).op.ofRows === true;
 
-/** A call as a sum for each of its elements. */
+/** The sum of a group that only adds up parts of each of its elements, as those of a long product. */
+function sumOfParts({ call, chain, reduction, roots }: Group): GraphNode | undefined {
+  const [member, another] = reduction?.members.filter(({ node }) => node.op === 'reduce') ?? [];
+  if (call || chain || !member || another || reduction!.structure.contiguous) return undefined;
+  const { node } = member;
+  const isSmall = node.src[0]!.size <= (node.size / node.shape.at(-1)!) * MOST_ELEMENTS;
+  const isSum = argOf(node, 'reduce').op === 'sum' && roots.every(({ size }) => size === node.size);
+  return isSmall && isSum ? node : undefined;
+}
+
+/** What a group computes as a sum for each of its elements. */
 function productOf(group: Group): RowProduct | undefined {
+  const sumOnly = sumOfParts(group);
+  if (sumOnly) return { call: sumOnly, composed: sumOnly, sum: sumOnly };
+  if (group.reduction) return undefined;
   const { call, roots } = group;
   const { node, windows, also } = call!;
   if (!isOfRows(group) || windows || also.length > 0 || roots.some(({ size }) => size !== node.size))

@@ -54,8 +54,13 @@ export const lowerGroups = ({ groups, variants, workOf }: Plan): { work: Work[] 
 });
 
 const nameOf = (group: Group): string => {
-  if (group.chain)
-    return `rows_${group.chain.links.map(({ product, roots }) => (product ? callOf(product.call).op.name : roots[0]!.op)).join('_')}`;
+  if (group.chain) {
+    const names = group.chain.links.map(({ product, roots }) => {
+      const { op } = product?.call ?? roots[0]!;
+      return op === 'call' ? callOf(product!.call).op.name : op;
+    });
+    return `rows_${names.join('_')}`;
+  }
   const root = group.roots[0]!;
   return `${root.op}_${root.shape.join('x') || 'scalar'}`;
 };
