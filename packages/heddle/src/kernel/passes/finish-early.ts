@@ -45,7 +45,7 @@ export function finishEarly(original: IrFunction, elements = 1, values = 1): Ear
       const variable: Variable = { name: 'own', type, constant: true };
       return read(variable);
     });
-    loadsOf(original, given, coordinates, reserve).inOrder.forEach((node, i) => {
+    loadsOf(original, elements > 1, given, coordinates, reserve).inOrder.forEach((node, i) => {
       const { dtype, lanes } = node.type;
       arrays[i] ??= { name: 'early', dtype, space: 'local', dims: [elements], lanes };
       reserve(arrays[i]);
@@ -55,7 +55,7 @@ export function finishEarly(original: IrFunction, elements = 1, values = 1): Ear
   });
   const finish = irFunction((args, emit, reserve) => {
     const { element, own, coordinates } = split(args);
-    const { statements, result, numberOf } = loadsOf(original, own, coordinates, reserve);
+    const { statements, result, numberOf } = loadsOf(original, elements > 1, own, coordinates, reserve);
     const fromLoaded = <N extends Node>(root: N): N =>
       rewrite<Node>(root, (n) => {
         const number = numberOf(n);
@@ -67,9 +67,13 @@ export function finishEarly(original: IrFunction, elements = 1, values = 1): Ear
   return { early, finish };
 }
 
-/** The epilogue, and what it loads from memory at places that follow from the coordinates alone: each load has a number. */
+/**
+ * The epilogue, and what it loads from memory at places that follow from the coordinates alone: each load has a number. What several
+ * elements of a thread share is not among it, which is in the cache after the first.
+ */
 function loadsOf(
   original: IrFunction,
+  isOfSeveral: boolean,
   values: readonly Expr[],
   coordinates: readonly Expr[],
   reserve: (array: ArrayDecl) => void,
@@ -77,13 +81,18 @@ function loadsOf(
   const statements: Statement[] = [];
   const result = original.build([...values, ...coordinates], (s) => statements.push(s), reserve);
   const given = variablesIn(coordinates);
+  const last = variablesIn(coordinates.filter((c) => variablesIn([c]).size > 0).slice(-1));
+  const isEarly = (node: Node): boolean => {
+    const variables = [...variablesIn([node])];
+    return variables.every((v) => given.has(v)) && (!isOfSeveral || variables.some((v) => last.has(v)));
+  };
   const numbering = new Numbering();
   const keyOf = (node: Node): number => numbering.of(node, () => 0);
   const inOrder: Expr[] = [];
   const numbers = new Map<number, number>();
   for (const node of topological<Node>([...statements, result])) {
     if (node.op !== 'load' || node.src[0]!.op !== 'buffer') continue;
-    if (numbers.has(keyOf(node)) || [...variablesIn([node])].some((v) => !given.has(v))) continue;
+    if (numbers.has(keyOf(node)) || !isEarly(node)) continue;
     numbers.set(keyOf(node), inOrder.length);
     inOrder.push(node);
   }
