@@ -126,6 +126,8 @@ export function imageLayout(p: Convolution, tile: ImageTile, threads: number, ph
     planeTeams,
     lineTeams,
     perLine: Math.ceil(copies / lanes),
+    /** No thread is left over. */
+    allCopy: planeTeams * lineTeams * lanes === threads,
   };
 }
 
@@ -182,7 +184,8 @@ export function copyImage(
 ): void {
   const { threadIdx, idiv, copyRun } = context;
   const { images, groups, channels, size, tile, step, spread, before, flat, vector, lead } = layout;
-  const { width, plane, planes, lines, copies, lanes, planeTeams, lineTeams, perLine, folded } = layout;
+  const { width, plane, planes, lines, copies, lanes, allCopy, planeTeams, lineTeams, perLine, folded } =
+    layout;
   const team = idiv(threadIdx.x, lanes);
   const member = threadIdx.x % lanes;
   const firstLine = idiv(team, planeTeams);
@@ -190,33 +193,35 @@ export function copyImage(
   const left = column * step[1] - before[1] - lead + member * vector;
   // Of a run, what the image has below the tile's top.
   const end = (size[0] - top) * size[1];
-  let p = team % planeTeams;
-  while (p < planes && firstLine < lineTeams) {
-    const image = n + idiv(p, tile.channels);
-    const channel = first + (p % tile.channels);
-    const inside = image < images && channel < channels;
-    const from = layout.at + ((image * groups + g) * channels + channel) * size[0] * size[1];
-    const place = at + p * plane + member * vector;
-    let line = firstLine;
-    while (line < lines) {
-      const v = top + line;
-      const y = idiv(v, spread[0]);
-      const there = inside && (flat || (v >= 0 && y < size[0] && v % spread[0] === 0));
-      for (let q = 0; q < perLine; q++) {
-        const u = left + q * lanes * vector;
-        const c = idiv(u, spread[1]);
-        const hit = folded
-          ? there && y * size[1] + c >= 0 && y * size[1] + c < size[0] * size[1]
-          : there && u >= 0 && (flat ? u < end : c < size[1] && u % spread[1] === 0);
-        const spot = place + line * width + q * lanes * vector;
-        const source = from + y * size[1] + c;
-        if (copies % lanes === 0 || member + q * lanes < copies) {
-          copyRun(to, spot, x, source, hit, vector, layout.widened, context);
+  for (let m = 0; m < Math.ceil(planes / planeTeams); m++) {
+    const p = (team % planeTeams) + m * planeTeams;
+    if ((planes % planeTeams === 0 || p < planes) && (allCopy || firstLine < lineTeams)) {
+      const image = n + idiv(p, tile.channels);
+      const channel = first + (p % tile.channels);
+      const inside = image < images && channel < channels;
+      const from = layout.at + ((image * groups + g) * channels + channel) * size[0] * size[1];
+      const place = at + p * plane + member * vector;
+      for (let l = 0; l < Math.ceil(lines / lineTeams); l++) {
+        const line = firstLine + l * lineTeams;
+        const v = top + line;
+        const y = idiv(v, spread[0]);
+        const there = inside && (flat || (v >= 0 && y < size[0] && v % spread[0] === 0));
+        for (let q = 0; q < perLine; q++) {
+          const u = left + q * lanes * vector;
+          const c = idiv(u, spread[1]);
+          const hit = folded
+            ? there && y * size[1] + c >= 0 && y * size[1] + c < size[0] * size[1]
+            : there && u >= 0 && (flat ? u < end : c < size[1] && u % spread[1] === 0);
+          const spot = place + line * width + q * lanes * vector;
+          const source = from + y * size[1] + c;
+          if (
+            (lines % lineTeams === 0 || line < lines) &&
+            (copies % lanes === 0 || member + q * lanes < copies)
+          )
+            copyRun(to, spot, x, source, hit, vector, layout.widened, context);
         }
       }
-      line += lineTeams;
     }
-    p += planeTeams;
   }
 }
 

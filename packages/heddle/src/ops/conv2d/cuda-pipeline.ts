@@ -35,12 +35,10 @@ export function startCopies(
   stages: Stages,
   { commitCopies }: Intrinsics,
 ): void {
-  let started = 0;
-  while (started < stages.ahead) {
+  for (let started = 0; started < stages.ahead; started++) {
     const piece = first + started * step;
     if (piece < end) fetch(piece, started * stages.floats);
     commitCopies();
-    started += 1;
   }
 }
 

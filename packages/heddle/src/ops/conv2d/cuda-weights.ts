@@ -40,8 +40,12 @@ export interface WeightRows extends Weights {
   readonly rows: number;
   readonly length: number;
   readonly pitch: number;
-  /** Elements of one copy. */
+  /** Elements of one copy, and copies of a row. */
   readonly vector: number;
+  readonly copies: number;
+  /** Threads that share a row, so many teams of them. */
+  readonly lanes: number;
+  readonly teams: number;
   readonly threads: number;
 }
 
@@ -55,7 +59,19 @@ export function weightRows(p: Weighted, chunk: number, channels: number, threads
   const length = (p.adjoint ? channels : chunk) * taps;
   const stride = (p.adjoint ? p.outputs : p.inputs) * taps;
   const vector = commonVector(p.weightOffset, length, stride);
-  return { ...weightsOf(p), rows, length, threads, pitch: pitchOf(p, length), vector };
+  const copies = length / vector;
+  const teams = teamsFor(rows, copies, threads);
+  return { ...weightsOf(p), rows, length, threads, pitch: pitchOf(p, length), vector, copies, ...teams };
+}
+
+/** Teams of threads that take the fewest turns to copy rows of so many copies: as indices are sums, each turn is one instruction. */
+function teamsFor(rows: number, copies: number, threads: number): { lanes: number; teams: number } {
+  const ways = Array.from({ length: copies }, (_, i) => Math.ceil(copies / (i + 1)))
+    .filter((lanes) => lanes <= threads)
+    .map((lanes) => ({ lanes, teams: Math.min(rows, Math.floor(threads / lanes)) }));
+  const turnsOf = ({ lanes, teams }: { lanes: number; teams: number }): number =>
+    Math.ceil(copies / lanes) * Math.ceil(rows / teams);
+  return ways.reduce((best, way) => (turnsOf(way) < turnsOf(best) ? way : best));
 }
 
 const pitchOf = ({ adjoint }: Weighted, length: number): number =>
@@ -79,19 +95,26 @@ export function copyWeightRows(
   context: Copying,
 ): void {
   const { threadIdx, idiv, copyRun } = context;
-  const { adjoint, inputs, outputs, taps, rows, length, pitch, vector, threads } = copy;
+  const { adjoint, inputs, outputs, taps, rows, length, pitch, vector } = copy;
+  const { copies, lanes, teams, threads } = copy;
   const first = adjoint ? input : output;
   const all = adjoint ? inputs : outputs;
   const stride = (adjoint ? outputs : inputs) * taps;
   const begin = (adjoint ? output : input) * taps;
   const from = copy.at + (g * all + first) * stride + begin;
-  for (let i = threadIdx.x; i < rows * (length / vector); i += threads) {
-    const row = idiv(i, length / vector);
-    const k = (i % (length / vector)) * vector;
-    const there = first + row < all && begin + k < stride;
-    const spot = at + row * pitch + k;
-    const source = from + row * stride + k;
-    copyRun(to, spot, w, source, there, vector, copy.widened, context);
+  const team = idiv(threadIdx.x, lanes);
+  const member = threadIdx.x % lanes;
+  for (let t = 0; t < Math.ceil(rows / teams); t++) {
+    const row = team + t * teams;
+    const isRow = (t + 1) * teams <= rows || row < rows;
+    for (let q = 0; q < Math.ceil(copies / lanes); q++) {
+      const k = (member + q * lanes) * vector;
+      const there = first + row < all && begin + k < stride;
+      const spot = at + row * pitch + k;
+      const source = from + row * stride + k;
+      if ((teams * lanes === threads || team < teams) && isRow && ((q + 1) * lanes <= copies || k < length))
+        copyRun(to, spot, w, source, there, vector, copy.widened, context);
+    }
   }
 }
 
