@@ -14,7 +14,8 @@
  * 32 kernels of 3 × 3. About half of it was gained by tensor cores that read each tap separately, nearly as much again by
  * indices of what is copied that are sums, without divisions, then a fifth by rows read once for the taps above each other
  * and asynchronous copies, and a tenth by operands rounded by a multiplication and channels that come by eights. Then
- * copies are the limit: a third of them are the weights, which every block reads.
+ * copies are the limit: a third of them are the weights, which every block reads. What the epilogue takes is loaded for some rows
+ * before the first of them is stored (docs/design/decisions.md has the times).
  */
 import { isHalf } from '../../core/dtype.js';
 import { buffer } from '../../kernel/ir/types.js';
