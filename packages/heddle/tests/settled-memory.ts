@@ -3,6 +3,8 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { memory } from '../src/index.js';
+import { CpuDevice } from '../src/runtime/cpu/device.js';
+import { openDevice } from '../src/runtime/registry.js';
 
 setFlagsFromString('--expose-gc');
 const collect = runInNewContext('gc') as () => void;
@@ -17,4 +19,12 @@ export async function settledMemory(): Promise<number> {
     used = memory().used;
   }
   return used;
+}
+
+/** The threads of a CPU device are up: programs that run before take memory for them later. */
+export async function threadsReady(): Promise<void> {
+  const device = openDevice();
+  if (!(device instanceof CpuDevice)) return;
+  device.workers.start();
+  while (device.workers.threads > 1 && !device.workers.ready) await wait(1);
 }

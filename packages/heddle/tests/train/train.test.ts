@@ -33,7 +33,7 @@ import {
   type TrainingProgram,
 } from '../../src/train/index.js';
 import { Bottleneck } from '../../src/train/resnet.js';
-import { settledMemory } from '../settled-memory.js';
+import { settledMemory, threadsReady } from '../settled-memory.js';
 
 const folder = await mkdtemp(join(tmpdir(), 'heddle-train-'));
 after(() => rm(folder, { recursive: true }));
@@ -562,6 +562,7 @@ for (const name of ['perceptron', 'quadrants'] as const) {
 }
 
 test('no growth over 2,000 jitted steps and 200 evaluations without jit', async () => {
+  await threadsReady();
   const net = model();
   const more = { train: new Loader(clouds(40), { batchSize: 20 }), validation: undefined, epochs: 10 };
   await fit(net, options(net, more));
