@@ -78,3 +78,11 @@ export interface Work {
   readonly scratch: readonly { bytes: number; from: number; to: number }[];
   readonly call?: FusedCall;
 }
+
+/** A stage of a group: one launch. */
+export interface LaunchStep {
+  readonly work: Work;
+  readonly stage: number;
+  /** What must have run before. */
+  readonly needs: Set<LaunchStep>;
+}

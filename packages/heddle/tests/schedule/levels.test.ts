@@ -9,8 +9,8 @@ import { defineKernel } from '../../src/kernel/language/language.js';
 import type { Launch } from '../../src/runtime/device.js';
 import { openDevice } from '../../src/runtime/registry.js';
 import { SIM_TARGET } from '../../src/runtime/sim/launch.js';
-import type { Work } from '../../src/schedule/launch.js';
-import { type LaunchStep, levelsOf } from '../../src/schedule/passes/levels.js';
+import type { LaunchStep, Work } from '../../src/schedule/launch.js';
+import { levelsOf } from '../../src/schedule/passes/levels.js';
 
 const GPU: Target = { ...SIM_TARGET, units: 132 };
 const CPU: Target = { ...SIM_TARGET, model: 'blocks' };

@@ -35,3 +35,5 @@ export const argsortChoice = none('argsort-cuda');
 export const reorderedBy = (): NonNullable<FusedOp['reordered']> => () => undefined;
 export const poolingLast = reorderedBy;
 export const selectedOfRounded = (): undefined => undefined;
+export const productInParts = selectedOfRounded;
+export const windowsToPositions = selectedOfRounded;

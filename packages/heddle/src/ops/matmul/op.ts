@@ -1,5 +1,5 @@
 /** Matrix product (B1). */
-import { matmulChoice, matmulOfHalvesChoice } from '#ops/gpu-kernels.js';
+import { matmulChoice, matmulOfHalvesChoice, productInParts } from '#ops/gpu-kernels.js';
 import { f32, requireFloats } from '../../core/dtype.js';
 import { DTypeError, ShapeError } from '../../core/errors.js';
 import type { Precision } from '../../core/precision.js';
@@ -7,8 +7,6 @@ import { broadcastShapes, formatShape } from '../../core/shape.js';
 import * as b from '../../graph/build.js';
 import type { FusedOp, KernelChoice, KernelIo, Stage } from '../../graph/fused-op.js';
 import { argOf, type GraphNode } from '../../graph/node.js';
-import { FITTED } from '../../kernel/ir/machine.js';
-import type { Target } from '../../kernel/ir/target.js';
 import { matmulOfBytes } from '../integers/dequantized.js';
 import { SPREAD, stage } from '../stage.js';
 import { matmulDirect, matmulDot } from './cpu.js';
@@ -52,37 +50,6 @@ function product(x: GraphNode, y: GraphNode): GraphNode {
   return b.reshape(sums, [...x.shape.slice(0, -1), y.shape.at(-1)!]);
 }
 
-/** Rows and columns of a tile of a small product. */
-const TILE = 16;
-/** Terms of a part at least, and how many parts: of fewer the tuner knows better how many blocks share a sum. */
-const [LEAST_TERMS, LEAST_PARTS] = [128, 8];
-
-/**
- * A long product with few results on a GPU, in parts along K that give work to all multiprocessors. A block would receive the rows
- * and columns of a tile in no less than the time of two launches, and all columns in no less than that of one. The sum of the parts is
- * one of rows: what follows it row by row joins it.
- */
-function partsOf(
-  [x, y]: readonly GraphNode[],
-  { precision }: MatmulArg,
-  { model, units }: Target,
-): GraphNode | undefined {
-  if (model !== 'threads' || x!.dtype !== f32 || x!.shape.length !== 2) return undefined;
-  const [M, K] = x!.shape as [number, number];
-  const N = y!.shape.at(-1)!;
-  const ofTile = f32.bytes * K * (Math.min(M, TILE) + Math.min(N, TILE));
-  const ofColumns = f32.bytes * K * N;
-  const inLaunch = FITTED.matmul.anotherKernel * FITTED.matmul.received;
-  if (ofTile < 2 * inLaunch || ofColumns < inLaunch) return undefined;
-  const tiles = Math.ceil(M / TILE) * Math.ceil(N / TILE);
-  const most = Math.floor(Math.min(units / tiles, K / LEAST_TERMS));
-  const count = Array.from({ length: most }, (_, i) => most - i).find((n) => K % n === 0);
-  if (count === undefined || count < LEAST_PARTS) return undefined;
-  const left = b.permute(b.reshape(x!, [M, count, K / count]), [1, 0, 2]);
-  const parts = matmul(left, b.reshape(y!, [count, K / count, N]), precision);
-  return b.sum(b.permute(parts, [1, 0, 2]), [1]);
-}
-
 /** (…, M, K) × (…, K, N) → (…, M, N). Both sources have the same leading dimensions (`matmul` broadcasts them). */
 export const matmulOp: FusedOp<MatmulArg> = {
   name: 'matmul',
@@ -97,7 +64,7 @@ export const matmulOp: FusedOp<MatmulArg> = {
   ],
   scaledBy: ({ src: [_, y] }) => (y!.shape.length === 2 ? { source: 1, along: 1, axis: 1 } : undefined),
   ofRows: true,
-  inParts: partsOf,
+  inParts: (src, { precision }, target) => productInParts(src, target, (x, y) => matmul(x, y, precision)),
   flops: (node) => 2 * node.size * node.src[0]!.shape.at(-1)!,
   ofIntegers: matmulOfBytes,
   kernels: [matmulChoice, matmulOfHalvesChoice, cpuKernel],

@@ -4,6 +4,7 @@ import {
   maxPoolGradientChoice,
   maxPoolPositionsChoice,
   poolingLast,
+  windowsToPositions,
 } from '#ops/gpu-kernels.js';
 import type { Rules } from '../../core/arguments.js';
 import { f32, i32, isFloat, requireFloats } from '../../core/dtype.js';
@@ -25,7 +26,6 @@ import {
   type PoolArg,
   pooledSize,
   toPositions,
-  windowsToPositions,
 } from './windows.js';
 
 export { type PoolArg, pooledSize } from './windows.js';

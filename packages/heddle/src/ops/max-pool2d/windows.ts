@@ -1,7 +1,7 @@
 /** What max pooling and its gradient are, in primitives, and as functions of windows side by side. */
 import { type DType, i32, NUMBER_LIMITS } from '../../core/dtype.js';
 import * as b from '../../graph/build.js';
-import type { WindowFunction, WindowsFrom } from '../../graph/fused-op.js';
+import type { WindowFunction } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
 import type { Expr, Variable } from '../../kernel/ir/ir.js';
 import * as k from '../../kernel/ir/ir.js';
@@ -51,7 +51,7 @@ export function toPositions(positions: GraphNode, g: GraphNode, arg: PoolArg): G
 }
 
 /** Whether the windows are side by side, without padding or holes. */
-const areSideBySide = ({ kernel, stride, padding, dilation }: PoolArg): boolean =>
+export const areSideBySide = ({ kernel, stride, padding, dilation }: PoolArg): boolean =>
   kernel.every((n, i) => stride[i] === n && padding[i] === 0 && (dilation[i] === 1 || n === 1));
 
 const ofWindows = (arg: PoolArg, compute: WindowFunction['compute']): WindowFunction | undefined =>
@@ -79,22 +79,6 @@ export const firstLargestOfWindows = (arg: PoolArg): WindowFunction | undefined 
       place(values.length),
     );
   });
-
-/** `toPositions`, where the windows fill the image. */
-export function windowsToPositions(arg: PoolArg): WindowsFrom | undefined {
-  const { size, kernel } = arg;
-  if (!areSideBySide(arg) || size.some((n, i) => n % kernel[i]! !== 0)) return undefined;
-  return {
-    sizes: kernel,
-    compute: ([positions, g]) => {
-      const { type } = g!;
-      const at = k.cast(i32, positions!);
-      return Array.from({ length: kernel[0] * kernel[1] }, (_, i) =>
-        k.select(k.alu('eq', [at, k.splat(k.int(i), type.lanes)]), g!, k.zeroOf(type)),
-      );
-    },
-  };
-}
 
 /** Whether windows touch every pixel at most once, and all between their corners. */
 export const isApart = ({ kernel, stride, dilation }: PoolArg): boolean =>

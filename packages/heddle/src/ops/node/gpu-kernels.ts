@@ -11,12 +11,14 @@ export { convolveChoice, weightChoice } from '../conv2d/choose-cuda.js';
 export { indexAddChoice } from '../index-add/choose-cuda.js';
 export { matmulBytesChoice } from '../integers/cuda.js';
 export { matmulChoice, matmulOfHalvesChoice } from '../matmul/choose-cuda.js';
+export { productInParts } from '../matmul/in-parts.js';
 export {
   maxPoolChoice,
   maxPoolGradientChoice,
   maxPoolPositionsChoice,
   poolingLast,
 } from '../max-pool2d/choose-cuda.js';
+export { windowsToPositions } from '../max-pool2d/spread-positions.js';
 export { selectedOfRounded } from '../quantize/selected.js';
 export { backwardChoice, forwardChoice } from '../recurrent/choose-cuda.js';
 export { scanChoice } from '../scan/choose-cuda.js';

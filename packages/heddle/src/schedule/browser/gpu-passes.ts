@@ -1,5 +1,5 @@
 /** Stands in for the passes that only a GPU gains by: in a browser launches stay as they are. */
-import type { PlacedLaunch } from '../launch.js';
+import type { LaunchStep, PlacedLaunch } from '../launch.js';
 import type { Partition } from '../passes/partition.js';
 import type { Plan } from '../plan.js';
 
@@ -16,3 +16,8 @@ export const joinLists = (launches: readonly PlacedLaunch[]): readonly PlacedLau
 export const mergeLaunches = joinLists;
 
 export const tuneCalls = (): Partial<Plan> => ({});
+
+export const besideLongLaunches = (
+  _order: readonly LaunchStep[],
+  levels: Map<LaunchStep, number>,
+): Map<LaunchStep, number> => levels;

@@ -1,4 +1,5 @@
 /** The passes that only a GPU gains by, tuning among them. A browser has none: see schedule/browser/gpu-passes.ts. */
+export { besideLongLaunches } from '../passes/beside-long.js';
 export { chainRows } from '../passes/chains.js';
 export { joinSums } from '../passes/column-sums.js';
 export { mergeLaunches } from '../passes/horizontal.js';

@@ -1,5 +1,7 @@
 /** A hand-written kernel in a schedule: its sources as views, and its epilogue computed at its stores. */
+
 import { openSums } from '#schedule/open-sums.js';
+import { spreadWindows } from '#schedule/spread.js';
 import { f32, isHalf } from '../../core/dtype.js';
 import { topological } from '../../core/node.js';
 import { stridesOf } from '../../core/shape.js';
@@ -22,7 +24,6 @@ import { type Coordinates, type Digit, flatten } from '../lower/coordinates.js';
 import { Evaluator, type LoopScope } from '../lower/evaluate.js';
 import { lowerGroup } from '../lower/lower.js';
 import { parameter } from '../lower/lowering.js';
-import { spreadWindows } from '../lower/spread.js';
 import { epilogueOf } from './epilogue.js';
 import { comesInVectors, keepsOrder } from './finish.js';
 import { viewOf } from './views.js';
