@@ -1,4 +1,4 @@
-/** Convolutions by patches with what follows them: planned for an H200, and run in the simulator, which finds races. */
+/** Convolutions by patches and their epilogues: planned for an H200 and run in the simulator, which detects races. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { bf16, f16, f32 } from '../../src/core/dtype.js';

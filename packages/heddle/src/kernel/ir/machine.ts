@@ -164,9 +164,9 @@ export const FITTED = {
   },
   /**
    * Columns that a block, or a cluster, keeps while it reduces them. Fitted to softmax and rmsnorm of five shapes in f32 and bf16
-   * along their columns, with strips of 32 to 256 bytes (48 timings on an H200, 2026-11-26), which it gives to 8 % (a standard
-   * deviation). What they wait for, `latency` to `ofCluster`, is too short there to be fitted: estimates. `received` explains softmax
-   * of 4096² and 8192² without clusters.
+   * along their columns, with strips of 32 to 256 bytes: 48 timings on an H200 (2026-11-26), with a standard error of 8 %. `latency`,
+   * `meeting` and `ofCluster` are estimates, since these matrices are too large to show them. `received` is fitted to softmax of 4096²
+   * and 8192² without clusters.
    */
   strips: {
     /** Bytes that a multiprocessor has of the memory's bandwidth per cycle. */
@@ -178,14 +178,14 @@ export const FITTED = {
     /** To compute with an element that a thread keeps in registers, and with one that it reads and computes again each time. */
     kept: 0.125,
     again: 0.04,
-    /** To compute a value of an element that much work goes into, once. 0.14 by the fit: see `narrow`. */
+    /** To compute an expensive value of an element, such as an exponential, once. The fit gives 0.14: see `narrow`. */
     costly: 0.1,
     /** From the start of a block to its first elements. */
     latency: 1200,
     /** For the threads of a block to put a reduction together, and besides for those of a cluster. */
     meeting: 400,
     ofCluster: 600,
-    /** How much longer accesses of single sectors take than of whole lines. 0.5 by the fit; by this the fastest are chosen. */
+    /** How much longer accesses of single sectors take than of whole lines. The fit gives 0.5; this value makes the model choose the fastest. */
     narrow: 0.6,
   },
   /** Rows that are kept in shared memory. Estimates, but that clusters pay: cross entropy of 50,304 bf16 was measured. */

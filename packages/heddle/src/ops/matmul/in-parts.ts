@@ -11,9 +11,9 @@ const TILE = 16;
 const [LEAST_TERMS, LEAST_PARTS] = [128, 8];
 
 /**
- * A long product with few results on a GPU, in parts along K that give work to all multiprocessors. A block would receive the rows
- * and columns of a tile in no less than the time of two launches, and all columns in no less than that of one. The sum of the parts is
- * one of rows: what follows it row by row joins it.
+ * Splits K of a long product with few results into parts, so that all multiprocessors of a GPU have work. It does so where one block
+ * would need at least the time of two launches to read the rows and columns of its tile, and that of one to read all columns. The
+ * parts are then summed row by row, in a kernel that can also compute what follows for each row.
  * @param product makes one product of each part
  */
 export function productInParts(
