@@ -10,6 +10,8 @@ const ALIGNMENT = 256;
 
 export interface Block {
   readonly address: number;
+  /** In bytes. */
+  readonly size: number;
   /** The tick of the work that used it last (timeline.ts); 0 if none did. */
   readonly lastUse: number;
 }
@@ -18,8 +20,14 @@ export interface Block {
 const SMALL = 64 << 10;
 const SLAB = 1 << 20;
 
+/** The driver's pages: large blocks are of whole ones. */
+const PAGE = 2 << 20;
+
+/** A freed block of large size serves what it is at most this many times as large as. */
+const SLACK = 1.25;
+
 /**
- * Freed blocks by their size class, the last freed first. All work on a device is in the order of one stream, so a
+ * Freed blocks by their size, the last freed first. All work on a device is in the order of one stream, so a
  * block may be given away again while kernels that were started before still use it.
  */
 export class CudaAllocator {
@@ -42,18 +50,18 @@ export class CudaAllocator {
   /** Its address is a multiple of 256. @throws OutOfMemoryError */
   allocate(bytes: number, label: string): Block {
     const size = this.#sizeOf(bytes);
-    const block = this.#exact ? this.#reserve(size) : (this.#free.get(size)?.pop() ?? this.#take(size));
+    const block = this.#exact ? this.#reserve(size) : (this.#reuse(size) ?? this.#take(size));
     if (!block) throw this.#exhausted(bytes, label);
-    this.#ledger.hold(label, size);
+    this.#ledger.hold(label, block.size);
     return block;
   }
 
-  release(block: Block, bytes: number, label: string): void {
-    const size = this.#sizeOf(bytes);
+  release(block: Block, label: string): void {
+    const { address, size } = block;
     const blocks = this.#free.get(size);
     if (this.#exact) {
       // Unchecked: it says of a kernel's fault, and so does the next call that somebody waits for.
-      this.#driver.raw.cuMemFree_v2(block.address);
+      this.#driver.raw.cuMemFree_v2(address);
       this.#reserved -= size;
     } else if (blocks) blocks.push(block);
     else this.#free.set(size, [block]);
@@ -61,7 +69,18 @@ export class CudaAllocator {
   }
 
   #sizeOf(bytes: number): number {
-    return this.#exact ? Math.max(bytes, 4) : sizeClass(bytes);
+    if (this.#exact) return Math.max(bytes, 4);
+    return bytes < 4 * PAGE ? sizeClass(bytes) : Math.ceil(bytes / PAGE) * PAGE;
+  }
+
+  /** A freed block of this size, or for a large one the smallest that is hardly larger. */
+  #reuse(size: number): Block | undefined {
+    const same = this.#free.get(size)?.pop();
+    if (same || size < 4 * PAGE) return same;
+    let best = size * SLACK;
+    for (const [each, blocks] of this.#free)
+      if (blocks.length > 0 && each >= size) best = Math.min(best, each);
+    return this.#free.get(best)?.pop();
   }
 
   /** Give large blocks that nobody holds back to the driver, which waits for the device first. */
@@ -90,7 +109,8 @@ export class CudaAllocator {
     this.#slabs.push(slab.address);
     const step = Math.ceil(size / ALIGNMENT) * ALIGNMENT;
     const blocks: Block[] = [];
-    for (let at = SLAB - step; at >= 0; at -= step) blocks.push({ address: slab.address + at, lastUse: 0 });
+    for (let at = SLAB - step; at >= 0; at -= step)
+      blocks.push({ address: slab.address + at, size, lastUse: 0 });
     const first = blocks.pop();
     this.#free.set(size, blocks);
     return first;
@@ -124,7 +144,7 @@ export class CudaAllocator {
     if (status === CUDA_ERROR.outOfMemory) return undefined;
     if (status !== 0) throw this.#driver.error('cuMemAlloc_v2', status);
     this.#reserved += size;
-    return { address, lastUse: 0 };
+    return { address, size, lastUse: 0 };
   }
 
   #exhausted(bytes: number, label: string): OutOfMemoryError {

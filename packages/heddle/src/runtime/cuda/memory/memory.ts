@@ -13,6 +13,8 @@ import { Transfers } from './transfers.js';
 interface CudaBuffer extends DeviceBuffer {
   /** 0 once freed. */
   address: number;
+  /** Of its block, in bytes. */
+  readonly size: number;
   /** The tick of the work that used it last. */
   lastUse: number;
   /** Users' streams that have used it since the device's own waited for them. */
@@ -46,9 +48,9 @@ export class CudaMemory {
 
   /** Memory that is in no buffer, for a library's routine. */
   allocateWork(bytes: number, label: string): WorkMemory {
-    const { address } = this.#take(bytes, label);
+    const { address, size } = this.#take(bytes, label);
     const free = (): void =>
-      this.#allocator.release({ address, lastUse: this.#streams.timeline.now }, bytes, label);
+      this.#allocator.release({ address, size, lastUse: this.#streams.timeline.now }, label);
     return { address, free };
   }
 
@@ -70,8 +72,8 @@ export class CudaMemory {
     } catch {
       // A kernel has failed: the next call that can be answered says so.
     }
-    const { address, lastUse, bytes, label } = mine;
-    this.#allocator.release({ address, lastUse }, bytes, label);
+    const { address, size, lastUse, label } = mine;
+    this.#allocator.release({ address, size, lastUse }, label);
     mine.address = 0;
   }
 
