@@ -115,7 +115,8 @@ const LADDERS = {
     example: "--sizes 8192 --only 'warp tiles,pipeline,matmul'",
     rungs:
       'naive · coalesced · shared · 1-d registers · 2-d registers · vectors ·\n  no bank conflicts · double buffer · ' +
-      'warp tiles · pipeline ·\n  matmul (as tuned: f32, and tensor cores in tf32, bf16 and f16)',
+      'warp tiles · pipeline ·\n  mma · wgmma · ring · producer · cluster · persistent (bf16, on Hopper) ·\n  ' +
+      'matmul (as tuned: f32, and tensor cores in tf32, bf16 and f16)',
   },
   conv: {
     summary: "the ladder of convolutions on a GPU, rung by rung, compared with the vendor's library",
@@ -128,7 +129,7 @@ const LADDERS = {
     example: '--sizes 128 --only naive,winograd,conv2d',
     rungs:
       'naive · im2col + product · implicit product · image tile · winograd · tensor cores ·\n  ' +
-      'conv2d (as tuned: f32, and tensor cores in tf32 and bf16)',
+      'conv2d (as tuned: f32, and tensor cores in tf32 and bf16) · conv2d, channels last (tf32, bf16)',
   },
   transpose: {
     summary: 'the ladder of transposes on a GPU, rung by rung, compared with a copy',

@@ -22,6 +22,9 @@ export const convSizes = (channels: number): ConvSizes => ({
 
 export const CONV_PRECISIONS: readonly Precision[] = ['f32', 'tf32', 'bf16'];
 
+/** On Hopper, images with channels last are multiplied by warpgroups. */
+const TENSOR_CORES: readonly Precision[] = ['tf32', 'bf16'];
+
 /** The case of a vendor's library that does the same. */
 export const convPeer = (precision: Precision, channels: number): string =>
   `conv ladder ${precision} ${channels}`;
@@ -39,7 +42,15 @@ export async function runConvBench(
 ): Promise<LadderResults> {
   const { sizes = CONV_SIZES, peers, given = '' } = options;
   const device = gpuOfLadder('heddle bench cpu measures a network of convolutions here.');
-  const convolutions = CONV_PRECISIONS.map((precision) => ({ rung: `conv2d, ${precision}`, precision }));
+  const planes = CONV_PRECISIONS.map((precision) => ({
+    rung: `conv2d, ${precision}`,
+    precision,
+    last: false,
+  }));
+  const last = TENSOR_CORES.map((precision) => ({
+    ...{ rung: `conv2d, channels last, ${precision}`, precision, last: true },
+  }));
+  const convolutions = [...planes, ...last];
   const chosen = chosenRungs([...Object.keys(CONV_LADDER), ...convolutions.map((c) => c.rung)], options.only);
   const steps: LadderStep[] = [];
   for (const size of sizes) {
@@ -56,8 +67,8 @@ export async function runConvBench(
     for (const [name, rung] of Object.entries(CONV_LADDER))
       if (chosen(name)) await add(name, () => timeRung(device, problem, rung(problem, device.target)));
     // What `conv2d(x, w)` takes, by its own kernels.
-    for (const { rung, precision } of convolutions.filter((c) => chosen(c.rung)))
-      await add(rung, () => timeConvolution(problem, precision));
+    for (const { rung, precision, last } of convolutions.filter((c) => chosen(c.rung)))
+      await add(rung, () => timeConvolution(problem, precision, last));
     for (const precision of CONV_PRECISIONS) {
       const peer = peers?.get(convPeer(precision, size));
       if (peer) await add(`${peer.peer} ${peer.mode}, ${precision}`, async () => [peer.us]);
@@ -107,14 +118,22 @@ async function timeRung(
   }
 }
 
+/** @param last the images and the filters have their channels last, and so has the result */
 async function timeConvolution(
   { images, channels, outputs, side }: ConvSizes,
   precision: Precision,
+  last: boolean,
 ): Promise<readonly number[]> {
-  const operands = [randn([images, channels, side, side]), randn([outputs, channels, 3, 3])];
+  const operands = last
+    ? [randn([images, side, side, channels]), randn([outputs, 3, 3, channels])]
+    : [randn([images, channels, side, side]), randn([outputs, channels, 3, 3])];
   const stored = operands.map((t): Tensor => (precision === 'bf16' ? t.cast(bf16) : t).realize());
   const of = { padding: 1, ...(precision !== 'bf16' && { precision }) };
-  const workload = compiled((x, w) => conv2d(x!, w!, undefined, of), stored);
+  const convolve = (x: Tensor, w: Tensor): Tensor =>
+    last
+      ? conv2d(x.permute([0, 3, 1, 2]), w.permute([0, 3, 1, 2]), undefined, of).permute([0, 2, 3, 1])
+      : conv2d(x, w, undefined, of);
+  const workload = compiled((x, w) => convolve(x!, w!), stored);
   try {
     const { us } = await workload.profile({ each: false });
     return us;

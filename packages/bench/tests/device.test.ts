@@ -157,7 +157,8 @@ test('matmul: every rung of the ladder, the product in each precision, then the 
 test('conv: the rungs that are asked for, then the peer', async () => {
   useDevice('sim');
   const peers: DevicePeers = new Map([['conv ladder f32 1', { peer: 'cudnn', mode: 'direct', us: 5 }]]);
-  const results = await runConvBench({ sizes: [1], only: ['im2col', 'conv2d, bf16'], peers }, (channels) => ({
+  const only = ['im2col', 'conv2d, bf16', 'conv2d, channels last, bf16'];
+  const results = await runConvBench({ sizes: [1], only, peers }, (channels) => ({
     ...{ images: 1, channels, outputs: 1, side: 8 },
   }));
   await assert
@@ -171,6 +172,7 @@ test('conv: the rungs that are asked for, then the peer', async () => {
     [
       ['im2col + product', 1],
       ['conv2d, bf16', 1],
+      ['conv2d, channels last, bf16', 1],
       ['cudnn direct, f32', 1],
     ],
   );
