@@ -154,6 +154,12 @@ for (const results of [
       { ...(results.toK && { toK }), ...(results.toV && { toV }) },
       { ...sources, ...numbers },
     ));
+test('warpgroups give the gradients of keys and values, one product after the other', () =>
+  check(
+    keyValueGradientGroups(problem, { ...tile(2, 64, 2), inTurn: true }, 1, { toK: toKeys, toV: toKeys }),
+    { toK, toV },
+    { ...sources, ...numbers },
+  ));
 test('warpgroups give the gradients of keys and values as parts of a tensor', () => {
   const results = { toK: among(KEYS, KEY_HEADS, 1), toV: among(KEYS, KEY_HEADS, 2) };
   const exact = {

@@ -16,7 +16,7 @@ import { clusterProduct, clusterSum, copiedProduct, sentSum } from '../kernel/cl
 import { pixelsOf, throughTiles, tileProduct, walked, walkedBack } from '../kernel/hopper-kernels.js';
 import { convolutionKernels } from './cuda-convolutions.js';
 import { coverageKernels } from './cuda-coverage.js';
-import { attentionKernels, generatedKernels, longLineKernels } from './cuda-generated.js';
+import { attentionKernels, generatedKernels, keyGradientInTurn, longLineKernels } from './cuda-generated.js';
 import { KERNELS } from './cuda-kernels.js';
 import { matmulKernels } from './cuda-matmul.js';
 import { productKernels } from './cuda-products.js';
@@ -159,9 +159,10 @@ describe('CUDA text', { concurrency: true }, () => {
   for (const arch of ARCHITECTURES) checked(arch, arch === 'sm_80' ? ampere : hopper());
   const own = hopperKernels.map(({ ir, threads }) => renderCuda(compile(ir, H200), { maxThreads: threads }));
   const attention = [64, 128].flatMap((width) => attentionKernels(H200, width));
+  const { kernel: inTurn, threads } = keyGradientInTurn();
   const lines = longLineKernels(H200);
   assert.equal(lines.length, 4);
-  const groups = [...attention, ...lines].map(({ ir, threads }) =>
+  const groups = [...attention, { ir: inTurn, threads }, ...lines].map(({ ir, threads }) =>
     renderCuda(compile(ir, H200), { maxThreads: threads }),
   );
   checked('sm_90a', [...own, ...groups], true);

@@ -14,7 +14,9 @@ import {
   zeros,
 } from '../../src/index.js';
 import type { KernelIr } from '../../src/kernel/ir/ir.js';
-import type { Target } from '../../src/kernel/ir/target.js';
+import { H200, type Target } from '../../src/kernel/ir/target.js';
+import { keyValueGradientGroups } from '../../src/ops/attention/warpgroup-key-gradient.js';
+import type { GridKernel } from '../../src/ops/tiled.js';
 import { schedule } from '../../src/schedule/schedule.js';
 import { crossEntropy } from '../../src/tensor/functional-losses.js';
 import { batchNorm } from '../../src/tensor/functional-normalization.js';
@@ -96,6 +98,17 @@ export function attentionKernels(
       ? [{ ir: { ...work.kernel, name: `${work.kernel.name}_${width}` }, threads: work.block[0] }]
       : [],
   );
+}
+
+/** The gradients of keys and values of causal attention by tiles that are multiplied one product after the other. */
+export function keyGradientInTurn(): GridKernel {
+  const rows = { offset: 0, batch: 8 * 512 * 128, head: 512 * 128, row: 128, column: 1 };
+  const problem = {
+    ...{ dtype: bf16, batch: 2, heads: 8, keyHeads: 8, queries: 512, keys: 512, width: 128 },
+    ...{ isCausal: true, scale: 0.1, mask: undefined, q: rows, k: rows, v: rows, g: rows },
+  };
+  const tile = { groups: 2, across: 64, stages: 4, inTurn: true } as const;
+  return keyValueGradientGroups(problem, tile, H200.units, { toK: rows, toV: rows });
 }
 
 /** Lines that a cluster keeps: columns, in registers and partly in shared memory, and rows with a loss and its gradient. */

@@ -81,8 +81,19 @@ const queryTiles = ({ width }: AttentionProblem): readonly GroupTile[] =>
         { groups: 3, across: 64, stages: 4 },
       ];
 
-const keyTiles = ({ width }: AttentionProblem): readonly GroupTile[] =>
-  width > 64 ? [{ groups: 2, across: 48, stages: 4 }] : [{ groups: 2, across: 64, stages: 4 }];
+/**
+ * Where all tiles are met, the compiler unrolls the producer's loop, which then has too few registers beside `inTurn`.
+ *
+ * Measured on an H200 (2026-11-26), causal attention of 128 features in bf16 with gradients: 2,126 µs become 1,900 to 1,996
+ * with 64 queries for 16 heads of 8,192, 608 to 662 become 577 to 598 for 64 heads of 2,048.
+ */
+const keyTiles = ({ isCausal, width }: AttentionProblem): readonly GroupTile[] =>
+  width > 64
+    ? [
+        ...(isCausal ? [{ groups: 2, across: 64, stages: 4, inTurn: true } as const] : []),
+        { groups: 2, across: 48, stages: 4 },
+      ]
+    : [{ groups: 2, across: 64, stages: 4 }];
 
 /** `warps-64x32`: rows of a block, and of the tiles that they meet. */
 const warpsName = ({ warps, across }: WarpTile): string => `warps-${16 * warps}x${across}`;

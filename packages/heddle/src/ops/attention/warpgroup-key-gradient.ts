@@ -6,8 +6,9 @@
  *
  * Beside the producer a warp brings the log-sum-exp and the mean of each query.
  *
- * With 128 features the registers suffice for tiles of 48 queries. With 64 queries the compiler runs out of them, and makes
- * products wait for each other.
+ * With 128 features the registers suffice for tiles of 48 queries. They do for 64, of which a product reads less of shared
+ * memory, if the gradients of weights are multiplied once the scores are there (`inTurn`): what the products before them have
+ * in registers is free then. Else the compiler runs out of them, and makes products wait for each other.
  */
 import { f32 } from '../../core/dtype.js';
 import { type BufferSchema, buffer } from '../../kernel/ir/types.js';
@@ -20,6 +21,7 @@ import {
   type GroupContext,
   type GroupTile,
   groupWork,
+  IN_TURN,
   mappedRows,
   REGISTERS,
   ROWS,
@@ -27,7 +29,10 @@ import {
 } from './warpgroup.js';
 
 interface Context extends GroupContext, GradientContext {
+  /** Of the tile. */
+  readonly inTurn: boolean;
   readonly eachKeys: typeof eachKeys;
+  readonly tileAt: typeof tileAt;
   readonly produce: typeof produce;
   readonly bringNumbers: typeof bringNumbers;
   readonly differentiate: typeof differentiate;
@@ -81,10 +86,22 @@ function eachKeys(body: (at: KeysPlace) => void, context: Context): void {
   );
 }
 
+/** The n-th tile of queries that a block meets: its head and its first row. */
+function tileAt(
+  n: number,
+  at: KeysPlace,
+  { idiv, work }: Context,
+): { readonly head: number; readonly row: number } {
+  const { across, sharing } = work;
+  const head = sharing === 1 ? at.head : at.head * sharing + idiv(n, at.each);
+  const row = (at.skipped + (sharing === 1 ? n : n % at.each)) * across;
+  return { head, row };
+}
+
 /** The producer: starts the copies of all that the block's warpgroups work on, as soon as there is room. */
 function produce(given: Given, tiles: Tiles, context: Context): void {
-  const { arriveExpect, eachKeys, idiv, tmaLoad, waitBarrier, work } = context;
-  const { across, panel, panels, rows, sharing, stages, width } = work;
+  const { arriveExpect, eachKeys, idiv, tileAt, tmaLoad, waitBarrier, work } = context;
+  const { across, panel, panels, rows, stages, width } = work;
   const { empty, emptyOwn, full, fullOwn, gs, ks, qs, vs } = tiles;
   let taken = 0;
   let met = 0;
@@ -99,8 +116,7 @@ function produce(given: Given, tiles: Tiles, context: Context): void {
     }
     for (let n = 0; n < at.tiles; n++) {
       const s = (met + n) % stages;
-      const head = at.head * sharing + idiv(n, at.each);
-      const row = (at.skipped + (n % at.each)) * across;
+      const { head, row } = tileAt(n, at, context);
       waitBarrier(empty, s, idiv(met + n, stages) + 1);
       arriveExpect(full, s, 2 * across * width * 2);
       for (let i = 0; i < panels; i++) {
@@ -116,15 +132,14 @@ function produce(given: Given, tiles: Tiles, context: Context): void {
 
 /** A warp: the numbers of each tile's queries, 0 beyond the end. */
 function bringNumbers(given: Given, tiles: Tiles, context: Context): void {
-  const { arrive, eachKeys, idiv, laneId, waitBarrier, work } = context;
-  const { across, heads, queries, sharing, stages } = work;
+  const { arrive, eachKeys, idiv, laneId, tileAt, waitBarrier, work } = context;
+  const { across, heads, queries, stages } = work;
   const { empty, full, logs, means } = tiles;
   let met = 0;
   eachKeys((at) => {
     for (let n = 0; n < at.tiles; n++) {
       const s = (met + n) % stages;
-      const head = at.head * sharing + idiv(n, at.each);
-      const row = (at.skipped + (n % at.each)) * across;
+      const { head, row } = tileAt(n, at, context);
       waitBarrier(empty, s, idiv(met + n, stages) + 1);
       for (let i = laneId; i < across; i += 32) {
         const query = row + i;
@@ -178,9 +193,10 @@ function storeRows(
 
 /** A warpgroup: the gradients of its 64 rows of each block. */
 function differentiate(given: Given, tiles: Tiles, group: number, context: Context): void {
-  const { arrive, eachKeys, exp2Normal, f32, fenceWgmma, fma, groupBarrier, idiv, laneId, local } = context;
-  const { threadIdx, u32, warpId } = context;
-  const { maskWeights, startColumns, startRows, storeRows, toOperand, waitBarrier, waitWgmma } = context;
+  const { arrive, eachKeys, exp2Normal, f32, fenceWgmma, fma, groupBarrier, idiv, inTurn } = context;
+  const { lane, laneId, load2, local, threadIdx, u32, warpId } = context;
+  const { maskWeights, startColumns, startRows, storeRows, tileAt, toOperand, waitBarrier, waitWgmma } =
+    context;
   const { results, wanted, work, ROWS, THREADS } = context;
   const { across, isCausal, scale, scale2, stages, width } = work;
   const { empty, emptyOwn, full, fullOwn, gs, ks, logs, means, qs, vs } = tiles;
@@ -212,17 +228,21 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
     if (at.tiles > 0) waitTile(0);
     for (let n = 0; n < at.tiles; n++) {
       const s = (begin + n) % stages;
-      const query = (at.skipped + (work.sharing === 1 ? n : n % at.each)) * across;
+      const query = tileAt(n, at, context).row;
       startRows(scores, ks, qs, s, group, context);
-      startRows(products, vs, gs, s, group, context);
+      if (!inTurn) startRows(products, vs, gs, s, group, context);
       // What was started before them is done, too: the tile before is free.
-      waitWgmma(scores, 1);
+      waitWgmma(scores, inTurn ? 0 : 1);
       fenceWgmma(scores);
+      if (inTurn) startRows(products, vs, gs, s, group, context);
       if (n > 0) free((begin + n - 1) % stages);
       if (isCausal && query < at.first + (group + 1) * ROWS - 1)
         maskWeights(scores, row, query + column, context);
-      for (let i = 0; i < idiv(across, 2); i++)
-        scores[i] = exp2Normal(fma(scores[i], scale2, -logs[s][8 * idiv(i, 4) + column + (i % 2)]));
+      for (let i = 0; i < idiv(across, 2); i += 2) {
+        const pair = load2(logs, s, 8 * idiv(i, 4) + column);
+        scores[i] = exp2Normal(fma(scores[i], scale2, -lane(pair, 0)));
+        scores[i + 1] = exp2Normal(fma(scores[i + 1], scale2, -lane(pair, 1)));
+      }
       toOperand(weights, scores, across, context);
       // A wait for the copy engine keeps the compiler from waiting for the products before it makes the powers.
       if (n + 1 < at.tiles) waitTile(n + 1);
@@ -268,10 +288,10 @@ export function keyValueGradientGroups(
       ...(results.toV && { toV: buffer(p.dtype) }),
     } as Record<keyof Given, BufferSchema>,
     (given, context) => {
-      const { barrier, bringNumbers, differentiate, f32, groupOf, idiv, initBarrier, lowerRegisters } =
+      const { barrier, bringNumbers, differentiate, f32, groupOf, initBarrier, laneId, lowerRegisters } =
         context;
-      const { dtype, mbarriers, produce, raiseRegisters, registers, shared, sharedTile, threadIdx } = context;
-      const { work, THREADS } = context;
+      const { dtype, mbarriers, produce, raiseRegisters, registers, shared, sharedTile, shuffle } = context;
+      const { threadIdx, warpId, work } = context;
       const { across, groups, panel, panels, rows, stages } = work;
       const ks = sharedTile(dtype, panels, rows, panel);
       const vs = sharedTile(dtype, panels, rows, panel);
@@ -297,8 +317,10 @@ export function keyValueGradientGroups(
       const group = groupOf(context);
       if (group === groups) {
         lowerRegisters(registers.producer);
-        if (threadIdx.x === groups * THREADS) produce(given, tiles, context);
-        else if (idiv(threadIdx.x, 32) === groups * 4 + 1) bringNumbers(given, tiles, context);
+        // By the shuffle the compiler knows that all lanes go one way, and needs fewer registers.
+        const warp = shuffle(warpId, 0) - groups * 4;
+        if (warp === 1) bringNumbers(given, tiles, context);
+        else if (warp === 0 && laneId === 0) produce(given, tiles, context);
       } else {
         raiseRegisters(registers.consumer);
         differentiate(given, tiles, group, context);
@@ -306,9 +328,10 @@ export function keyValueGradientGroups(
     },
     {
       ...GROUP,
-      ...{ eachKeys, produce, bringNumbers, differentiate, maskWeights, storeRows },
+      ...{ eachKeys, tileAt, produce, bringNumbers, differentiate, maskWeights, storeRows },
       ...gradientContext(results),
-      ...{ dtype: p.dtype, registers: REGISTERS[tile.groups], work, ROWS, THREADS },
+      ...{ dtype: p.dtype, inTurn: tile.inTurn === true, work, ROWS, THREADS },
+      registers: tile.inTurn ? IN_TURN : REGISTERS[tile.groups],
     },
   );
   return {

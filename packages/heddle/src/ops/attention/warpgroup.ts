@@ -13,6 +13,8 @@ export interface GroupTile {
   /** Rows of a tile that the block's rows meet, one tile after the other. */
   readonly across: number;
   readonly stages: number;
+  /** For fewer registers the second product with a tile's rows begins when the first is done. Default: beside it. */
+  readonly inTurn?: true;
 }
 
 /** Of a warpgroup: rows that it multiplies, and threads. */
@@ -21,6 +23,9 @@ export const THREADS = 128;
 
 /** Registers of a thread that copies, and of one that multiplies, by the number of warpgroups that do. */
 export const REGISTERS = { 2: { producer: 40, consumer: 232 }, 3: { producer: 32, consumer: 160 } } as const;
+
+/** The same for tiles that are multiplied so, by two warpgroups. */
+export const IN_TURN = { producer: 24, consumer: 240 } as const;
 
 /** Bytes of keys and values of heads that are worked on side by side: they stay in the cache that all multiprocessors share. */
 const CACHED = 32 * 2 ** 20;
