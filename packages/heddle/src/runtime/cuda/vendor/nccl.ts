@@ -9,7 +9,7 @@
  * are rounded after each of its steps.
  */
 import { DeviceError } from '../../../core/errors.js';
-import type { LibraryCall } from '../../../kernel/ir/library-call.js';
+import { EXCHANGE_UNITS, type LibraryCall } from '../../../kernel/ir/library-call.js';
 import { koffi } from '../driver/native.js';
 import { optionsOf } from './library-options.js';
 import type { CapturingGraph, PreparedRoutine } from './routine.js';
@@ -33,12 +33,8 @@ const SIGNATURES = {
 /** NCCL_UNIQUE_ID_BYTES. */
 const ID_BYTES = 128;
 
-/**
- * Blocks of NCCL for exchanges that run beside other launches, twice as many as the multiprocessors that kernels leave to them
- * (`EXCHANGE_UNITS`). Measured on 2026-11-26, 2 × H200, NCCL 2.28: a step of ResNet-18 in bf16 (batch 256), 2,707 µs without the
- * exchange, takes 3,077 µs with 4 blocks, 3,013 with 8 and 3,021 with 16; the exchange by itself 909, 589 and 454 µs.
- */
-const BESIDE_BLOCKS = 8;
+/** Blocks of NCCL for exchanges that run beside other launches: two find room on a multiprocessor. */
+const BESIDE_BLOCKS = 2 * EXCHANGE_UNITS;
 
 /**
  * ncclConfig_t as of 2.17, the first one with maxCTAs; later versions take it as well. By default NCCL launches blocks in clusters of
