@@ -6,7 +6,18 @@ import { Trace } from '../../src/engine/trace.js';
 import * as b from '../../src/graph/build.js';
 import { vjp } from '../../src/graph/grad.js';
 import { argOf, type GraphNode } from '../../src/graph/node.js';
-import { autocast, gelu, linear, manualSeed, nn, optim, Tensor, tensor, useDevice } from '../../src/index.js';
+import {
+  autocast,
+  gelu,
+  linear,
+  manualSeed,
+  nn,
+  optim,
+  silu,
+  Tensor,
+  tensor,
+  useDevice,
+} from '../../src/index.js';
 import { H200 } from '../../src/kernel/ir/target.js';
 import { PASSES, schedule } from '../../src/schedule/schedule.js';
 
@@ -98,10 +109,21 @@ test('what is widened and rounded back is the same value, what is rounded and wi
 /** Whether what GELU takes much work for (Φ of each element) gets memory for its gradient. */
 function keepsNormcdf(rows: number): boolean {
   const [x, weight] = [b.leaf([rows, 256], f32, false), b.leaf([1024, 256], f32, true)];
-  const { node } = gelu(linear(new Tensor(x), new Tensor(weight)));
+  const next = b.leaf([256, 1024], f32, false);
+  const { node } = linear(gelu(linear(new Tensor(x), new Tensor(weight))), new Tensor(next));
   const stored = storedFor([node, ...vjp([node], [b.leaf(node.shape, f32, false)], [weight])] as GraphNode[]);
   return stored.some((n) => opOf(n) === 'normcdf');
 }
+
+test('what one kernel makes and reads alone gets no memory', () => {
+  const x = b.leaf([16384, 1024], f32, true);
+  const { node } = silu(new Tensor(x));
+  const { launches, arenaBytes } = schedule(
+    [node, ...vjp([node], [b.leaf(node.shape, f32, false)], [x])] as GraphNode[],
+    H200,
+  );
+  assert.deepEqual([launches.length, arenaBytes], [1, 0]);
+});
 
 test('what takes much work is kept for the gradient where that moves less than a launch takes', () => {
   assert.ok(keepsNormcdf(256));

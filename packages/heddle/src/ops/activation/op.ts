@@ -64,16 +64,23 @@ const sigmoidOp = elementwise(
 );
 export const sigmoid = (x: GraphNode): GraphNode => apply(sigmoidOp, x);
 
+/** The root of e^−|x|, or 1 for x that are not negative, and 1 / (1 + e^−|x|). */
+const siluFactors = (x: GraphNode): [over: GraphNode, share: GraphNode] => {
+  const root = b.map('exp', b.mul(b.map('abs', x), b.like(x, -0.5)));
+  const over = b.where(b.map('lt', x, b.like(x, 0)), root, one(x));
+  return [over, b.div(one(x), b.add(one(x), b.mul(root, root)))];
+};
+
 /** x / (1 + e^−x), of negative x as x·e^(x/2)·e^(x/2) / (1 + e^x): no factor ends before the product does. */
 const siluOp = elementwise(
   'silu',
   (x) => {
-    const root = b.map('exp', b.mul(b.map('abs', x), b.like(x, -0.5)));
-    const over = b.where(b.map('lt', x, b.like(x, 0)), root, one(x));
-    return b.div(b.mul(b.mul(x, over), over), b.add(one(x), b.mul(root, root)));
+    const [over, share] = siluFactors(x);
+    return b.mul(b.mul(b.mul(x, over), over), share);
   },
   (x, y, g) => {
-    const s = sigmoid(x);
+    const [over, share] = siluFactors(x);
+    const s = b.mul(b.mul(over, over), share);
     return b.mul(g, b.add(s, b.mul(y, b.sub(one(x), s))));
   },
 );

@@ -8,13 +8,17 @@ import type { Plan, PlanSetting } from '../plan.js';
 import { isReduction, onlyInPlace } from './finish.js';
 
 /** Put elementwise groups of one size that share inputs, or feed each other in place, into one kernel; none for nothing. */
-export function mergeGroups({ roots, groups, stored }: Plan, { target }: PlanSetting): { groups: Group[] } {
+export function mergeGroups(
+  { roots, groups, stored }: Plan,
+  { target }: PlanSetting,
+): Pick<Plan, 'groups' | 'stored'> {
   const exchangeOf = firstExchange(topological(roots));
   // On a GPU, a number that several read says nothing: all updates read the learning rate. See passes/lists.ts.
   const shares = (read: GraphNode, { size }: GraphNode): boolean =>
     target.model === 'blocks' || size === 1 || read.size > 1;
   const merged: { group: Group; reads: Set<GraphNode>; loops: boolean }[] = [];
   const makes = new Map<GraphNode, number>();
+  const readers = new Map<GraphNode, number>();
   const dependsOn = (reads: ReadonlySet<GraphNode>, target: number, avoid: number): boolean => {
     const stack = [...reads].flatMap((r) => makes.get(r) ?? []).filter((i) => i !== avoid);
     const seen = new Set<number>();
@@ -35,6 +39,7 @@ export function mergeGroups({ roots, groups, stored }: Plan, { target }: PlanSet
     const reads = new Set(
       group.roots.flatMap((r) => [...readsOf(r, stored)].filter((read) => !group.roots.includes(read))),
     );
+    for (const read of reads) readers.set(read, (readers.get(read) ?? 0) + 1);
     const loops = group.call !== undefined || group.reduction !== undefined || hasLoops(root, stored);
     const host = loops
       ? -1
@@ -59,7 +64,20 @@ export function mergeGroups({ roots, groups, stored }: Plan, { target }: PlanSet
       merged.push({ group: { ...group, roots: [...group.roots] }, reads, loops });
     }
   }
-  return { groups: merged.map((m) => m.group).filter(({ roots }) => roots[0]!.size > 0) };
+  // What several needed, all of which have come into the group that makes it, gets no memory.
+  const needed = new Set([...roots, ...merged.flatMap(({ reads }) => [...reads])]);
+  const unused = new Set(
+    merged.flatMap(({ group, loops }) =>
+      loops ? [] : group.roots.filter((root) => !needed.has(root) && readers.get(root)! > 1),
+    ),
+  );
+  const isUsed = (node: GraphNode): boolean => !unused.has(node);
+  return {
+    groups: merged
+      .map(({ group }) => ({ ...group, roots: group.roots.filter(isUsed) }))
+      .filter(({ roots: [root] }) => root && root.size > 0),
+    stored: new Set([...stored].filter(isUsed)),
+  };
 }
 
 /** Single numbers that need nothing else before all other groups, so that those that read them may join any. */
