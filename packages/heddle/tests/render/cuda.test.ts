@@ -139,6 +139,23 @@ test('what is only stored in 16 bits is rounded there', () => {
   assert.match(of(made, storing, writeY(lane(cast(f32, read(v)), 0))), /cast_bf16x4/);
 });
 
+test('several bytes are read and stored as one word', () => {
+  const bytes = { name: 'b', schema: buffer(i8) };
+  const b = bufferParam(bytes);
+  const source = renderCuda(
+    kernel([store(b, load(b, [int(4)], 4), [int(0)]), store(b, load(b, [int(10)], 2), [int(8)])], {
+      params: [bytes],
+    }),
+  );
+  for (const [type, word] of [
+    ['i8x4', 'unsigned'],
+    ['i8x2', 'unsigned short'],
+  ] as const) {
+    assert.match(source, new RegExp(`store_word_${type}\\(.*load_word_${type}\\(`));
+    assert.ok(source.includes(`{ reinterpret_cast<${word}&>(place) = `));
+  }
+});
+
 test('launch bounds are given on request', () => {
   const source = renderCuda(kernel([]), { maxThreads: 256 });
   assert.match(source, /^extern "C" __global__ void __launch_bounds__\(256\) k\(/);

@@ -1,9 +1,36 @@
-/** Floats rounded to bytes, and bytes as floats: with a few instructions for several of them. */
+/** Bytes, several at a time: in memory, rounded from floats and as floats, with a few instructions for all of them. */
 import { f32, i8, isByte } from '../../core/dtype.js';
 import type { Expr } from '../../kernel/ir/ir.js';
-import type { ValueType } from '../../kernel/ir/types.js';
+import type { Lanes, ValueType } from '../../kernel/ir/types.js';
 import type { Prelude } from './prelude.js';
 import { call, LANES, MEMORY_TYPE, postfix, type Text } from './text.js';
+
+/** What several bytes are as one. */
+const wordOf = (lanes: Lanes): string => (lanes === 2 ? 'unsigned short' : 'unsigned');
+
+/** Several bytes from memory, as one word: the compiler copies the members of a struct one by one. */
+export function loadedBytes(prelude: Prelude, { dtype, lanes }: ValueType, place: Text): Text {
+  const [type, word] = [prelude.vector(dtype, lanes), wordOf(lanes)];
+  const name = `load_word_${type}`;
+  prelude.define(
+    name,
+    () =>
+      `__device__ inline ${type} ${name}(const ${type}& place) { const ${word} bytes = reinterpret_cast<const ${word}&>(place); return reinterpret_cast<const ${type}&>(bytes); }`,
+  );
+  return call(name, place);
+}
+
+/** And to memory. */
+export function storedBytes(prelude: Prelude, { dtype, lanes }: ValueType, place: Text, value: Text): Text {
+  const [type, word] = [prelude.vector(dtype, lanes), wordOf(lanes)];
+  const name = `store_word_${type}`;
+  prelude.define(
+    name,
+    () =>
+      `__device__ inline void ${name}(${type}& place, ${type} a) { reinterpret_cast<${word}&>(place) = reinterpret_cast<const ${word}&>(a); }`,
+  );
+  return call(name, place, value);
+}
 
 /** What is rounded to the nearest byte, half to even, if `e` is such: a float. */
 export function nearestOf({ src: [from], type }: Expr): Expr | undefined {
@@ -30,7 +57,7 @@ export function nearestByte(
   if (lanes === 1) return postfix(saturated(nearest(src.map((s) => value(s).text))));
   const [type, from] = [prelude.vector(dtype, lanes), prelude.vector(f32, lanes)];
   const kind = dtype === i8 ? 's8' : 'u8';
-  const [params, word] = [src.map((_, i) => 'ab'[i]!), lanes === 2 ? 'unsigned short' : 'unsigned'];
+  const [params, word] = [src.map((_, i) => 'ab'[i]!), wordOf(lanes)];
   const ofLane = (i: number): string => nearest(params.map((p) => `${p}.${LANES[i]}`));
   const packed = lanes === 2 ? [0] : [2, 0];
   prelude.define(
@@ -61,7 +88,7 @@ ${packed.map((i) => `  asm("cvt.pack.sat.${kind}.s32.b32 %0, %1, %2, %0;" : "+r"
 export function widenedBytes(prelude: Prelude, { dtype, lanes }: ValueType, of: Text): Text {
   const [bytes, floats] = [prelude.vector(dtype, lanes), prelude.vector(f32, lanes)];
   const isSigned = dtype === i8;
-  const [word, signs] = lanes === 2 ? ['unsigned short', '0x8080'] : ['unsigned', '0x80808080'];
+  const [word, signs] = [wordOf(lanes), lanes === 2 ? '0x8080' : '0x80808080'];
   const values = LANES.slice(0, lanes).map(
     (_, i) => `__uint_as_float(__byte_perm(v, 0x4b000000, 0x744${i})) - ${2 ** 23 + (isSigned ? 128 : 0)}.0f`,
   );

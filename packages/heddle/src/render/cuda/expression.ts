@@ -8,7 +8,7 @@ import { needsRounding, type ScalarOp } from '../../kernel/ir/ops.js';
 import { GPU } from '../../kernel/ir/target.js';
 import type { Lanes } from '../../kernel/ir/types.js';
 import type { Asynchronous, PlaceText } from './asynchronous.js';
-import { nearestByte, nearestOf, widenedBytes } from './bytes.js';
+import { loadedBytes, nearestByte, nearestOf, widenedBytes } from './bytes.js';
 import { type Analysis, accessOf } from './index-arithmetic.js';
 import { intrinsicCall } from './intrinsics.js';
 import type { Names } from './names.js';
@@ -376,6 +376,7 @@ export class CudaExpressions {
       return call(own, this.address(memory, indices));
     }
     const place = this.place(memory, indices, lanes);
+    if (isByte(dtype)) return loadedBytes(prelude, e.type, place);
     if (!isHalf(dtype) && dtype !== bool) return place;
     const name = `load_${memoryVectorName(dtype, lanes)}`;
     prelude.laneWise(name, vectorName(dtype, lanes), [memoryVectorName(dtype, lanes)], lanes, ([a]) =>

@@ -6,7 +6,7 @@
  * and square root must round correctly.
  */
 import { basename } from '#platform/paths.js';
-import { i32 } from '../../core/dtype.js';
+import { i32, isByte } from '../../core/dtype.js';
 import { around, InternalError, type Location } from '../../core/errors.js';
 import { some } from '../../core/node.js';
 import { ASYNCHRONOUS } from '../../kernel/ir/asynchronous.js';
@@ -26,6 +26,7 @@ import { type SharedLayout, sharedLayoutOf } from '../../kernel/ir/shared-layout
 import { isBuffer } from '../../kernel/ir/types.js';
 import type { Message } from '../message.js';
 import { type Asynchronous, asynchronousCall } from './asynchronous.js';
+import { storedBytes } from './bytes.js';
 import { asyncCopy } from './copies.js';
 import { CudaExpressions, isVectorArray } from './expression.js';
 import { type Analysis, accessOf, analyse } from './index-arithmetic.js';
@@ -313,9 +314,16 @@ class Writer {
     }
     const { dtype, lanes } = value.type;
     const expressions = this.#expressions;
-    const text = (isVectorArray(memory) ? expressions.value(value) : expressions.stored(value)).text;
+    const isArray = isVectorArray(memory);
+    const given = isArray ? expressions.value(value) : expressions.stored(value);
+    const { text } = given;
     if (lanes === 1 || expressions.isWide(memory, indices, lanes)) {
-      this.#line(`${expressions.place(memory, indices, lanes).text} = ${text};`);
+      const place = expressions.place(memory, indices, lanes);
+      const isWord = lanes > 1 && isByte(dtype) && !isArray;
+      const stored = isWord
+        ? storedBytes(this.#prelude, value.type, place, given).text
+        : `${place.text} = ${text}`;
+      this.#line(`${stored};`);
       return;
     }
     const type = this.#prelude.memoryVector(dtype, lanes);
