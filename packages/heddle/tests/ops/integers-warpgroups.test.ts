@@ -16,8 +16,10 @@ import {
 import * as k from '../../src/kernel/ir/ir.js';
 import { irFunction } from '../../src/kernel/ir/ir-function.js';
 import { H200 } from '../../src/kernel/ir/target.js';
+import type { LastProblem } from '../../src/ops/conv2d/last-product.js';
+import { convolveWarpgroups } from '../../src/ops/conv2d/warpgroup.js';
 import { matmulSum } from '../../src/ops/matmul/cuda-store.js';
-import type { WarpgroupTile } from '../../src/ops/matmul/warpgroup-layout.js';
+import type { PixelPatch, WarpgroupTile } from '../../src/ops/matmul/warpgroup-layout.js';
 import { matmulWarpgroups, suitsWarpgroups } from '../../src/ops/matmul/warpgroup-product.js';
 import { dequantizeLinear, quantizeLinear } from '../../src/quantization/index.js';
 import { openDevice } from '../../src/runtime/registry.js';
@@ -180,4 +182,43 @@ for (const [M, N, K, given, output] of PRODUCTS)
         const wanted = output === i32 ? sum : Math.max(-128, Math.min(127, sum / 2 ** 10)) | 0;
         assert.equal(stored[m * N + n], wanted, `${m}, ${n}`);
       }
+  });
+
+/** Images of 9 × 10 pixels, of which patches cover more. */
+const PATCH: PixelPatch = {
+  ...{ height: 8, width: 8, taps: 3, dilation: 1, down: 2, across: 2, inOrder: false, stages: 2 },
+};
+
+for (const [inputs, outputs, given] of [
+  [48, 80, {}],
+  [48, 80, { each: 2, groups: 2, patch: PATCH }],
+  [144, 64, { groups: 2 }],
+  [160, 144, { columns: 128, alternate: true, groups: 2 }],
+] satisfies readonly (readonly [number, number, Partial<WarpgroupTile>])[])
+  test(`convolution of ${inputs} bytes to ${outputs}, whose columns come as quads: ${JSON.stringify(given)}`, () => {
+    const [images, h, w] = [2, 9, 10];
+    const tile: WarpgroupTile = { ...small, ...given };
+    const p: LastProblem = {
+      ...{ images, groups: 1, dtype: i8, output: i8, inputs, outputs, kernel: [3, 3], dilation: [1, 1] },
+      ...{ stride: [1, 1], padding: [1, 1], size: [h, w], outSize: [h, w], adjoint: false },
+      ...{ imageOffset: 0, secondOffset: 0, finish: finish(i8) },
+    };
+    const { kernel, grid, threads } = convolveWarpgroups(p, tile, 2);
+    const [x, weights] = [bytes(images * h * w * inputs, 3), bytes(outputs * 9 * inputs, 4)];
+    const stored = new Int8Array(images * h * w * outputs);
+    simulate(kernel, { grid, block: threads }, { a: x, b: weights, c: stored });
+    const pixel = (n: number, r: number, c: number, channel: number): number =>
+      r < 0 || r >= h || c < 0 || c >= w ? 0 : x[((n * h + r) * w + c) * inputs + channel]!;
+    const wanted = stored.map((_, at) => {
+      const [o, place] = [at % outputs, Math.floor(at / outputs)];
+      const [c, r, n] = [place % w, Math.floor(place / w) % h, Math.floor(place / w / h)];
+      let sum = 0;
+      for (let tap = 0; tap < 9; tap++)
+        for (let channel = 0; channel < inputs; channel++)
+          sum +=
+            pixel(n, r - 1 + Math.floor(tap / 3), c - 1 + (tap % 3), channel) *
+            weights[(o * 9 + tap) * inputs + channel]!;
+      return Math.max(-128, Math.min(127, sum / 2 ** 10));
+    });
+    assert.deepEqual(stored, wanted);
   });

@@ -573,28 +573,28 @@ extern "C" __global__ void matmul_tf32x3_warpgroups(const __grid_constant__ Tens
           const int down = wrap_mul(wrap_add(wrap_mul(sharer, 1), e), 64);
           // const across = panel * width;
           const int across = wrap_mul(panel, 32);
-          // for (let i = 0; i < idiv(width, 8); i++) {
+          // for (let i = 0; i < across; i++) {
           #pragma unroll
           for (int i = 0; i < 4; i++) {
-            // const of = 4 * (panel * idiv(width, 8) + i);
-            const int of = 4 * (panel * 4 + i);
             // for (let half = 0; half < 2; half++) {
             #pragma unroll
             for (int half = 0; half < 2; half++) {
-              // const across = 8 * i + 2 * (thread % 4);
+              // const across = 4 * work.lanes * i + work.lanes * (thread % 4);
               const int across_1 = wrap_add(wrap_mul(8, i), wrap_mul(2, thread % 4));
               // const warp = idiv(thread, 32);
               const int warp = thread / 32;
               // const g = idiv(thread % 32, 4);
               const int g = thread % 32 / 4;
-              // const row = place.row + pair.row;
+              // const row = place.row + own.row;
               const int row_1 = wrap_add(wrap_add(row, down), wrap_add(wrap_add(wrap_mul(16, warp), g), wrap_mul(8, half)));
-              // const column = place.column + pair.column;
+              // const column = place.column + own.column;
               const int column_1 = wrap_add(wrap_add(column, across), across_1);
-              // const v = exchanged
-              const f32x2 v = f32x2{sums[e][of + 2 * half], sums[e][of + 2 * half + 1]};
-              // values[2 * i + half] = finished;
-              values[2 * i + half] = v;
+              // const of = 2 * lanes * (panel * idiv(width, 4 * lanes) + i);
+              const int of = 4 * (panel * 4 + i);
+              // const at = of + 2 * half;
+              const int at = of + 2 * half;
+              // const v = sumsOf(sums, e, panel, i, half, context);
+              const f32x2 v = f32x2{sums[e][at], sums[e][at + 1]};
               // const ofBias = work.biased ? biases[exchanged ? 0 : i]! : v;
               const f32x2 ofBias = v;
               // values[2 * i + half] = finished;
@@ -607,19 +607,19 @@ extern "C" __global__ void matmul_tf32x3_warpgroups(const __grid_constant__ Tens
           }
           // groupBarrier(1 + group, THREADS);
           group_barrier(wrap_add(1, group), 128);
-          // for (let i = 0; i < idiv(width, 8); i++) {
+          // for (let i = 0; i < across; i++) {
           #pragma unroll
           for (int i = 0; i < 4; i++) {
             // for (let half = 0; half < 2; half++) {
             #pragma unroll
             for (int half = 0; half < 2; half++) {
-              // const across = 8 * i + 2 * (thread % 4);
+              // const across = 4 * work.lanes * i + work.lanes * (thread % 4);
               const int across_1 = 8 * i + 2 * (thread % 4);
               // const warp = idiv(thread, 32);
               const int warp = thread / 32;
               // const g = idiv(thread % 32, 4);
               const int g = thread % 32 / 4;
-              // store2(cs, group, held, row, column, values[2 * i + half]);
+              // else store2(cs, group, held, row, column, values[2 * i + half]);
               *reinterpret_cast<f32x2*>(swizzled_128(cs, ((group) * 2 + held) * 64 + 16 * warp + g + 8 * half, (across_1) * 4)) = values[2 * i + half];
             }
           }

@@ -17,8 +17,10 @@ import type { Memory } from '../../kernel/language/language.js';
 import { LEVEL } from '../matmul/cuda-block.js';
 import { byWarpgroups, isCopied, type WarpgroupKernel } from '../matmul/warpgroup.js';
 import {
+  asQuads,
   depthOf,
   type OperandTiles,
+  quadMap,
   rowsOf,
   tilesOf,
   type WarpgroupTile,
@@ -159,21 +161,25 @@ function pixelOperand(
 
 interface WeightTiles extends OperandTiles {
   readonly taps: KernelTaps;
+  /** Whether outputs come as quads. */
+  readonly quads: boolean;
 }
 
 /** Starts to copy the weights of the term's tap, (tap, row, column). */
 function loadWeights(
   to: Memory,
   from: Memory,
-  { k: alongK, panels, taps }: WeightTiles,
+  { k: alongK, panels, quads, taps }: WeightTiles,
   { batch, term, along, k }: OperandStart,
   full: Memory,
   stage: number,
   context: TapContext,
 ): void {
-  const { eachTap, tmaLoad, work } = context;
+  const { eachTap, loadQuads, tmaLoad, work } = context;
   const copy = ({ number }: Tap) => {
-    if (alongK) tmaLoad(to, stage, 0, 0, 0, from, number, along, k, full, stage);
+    // Behind the channels of a tap lie those of the next: beside them pixels have zeros.
+    if (quads) loadQuads(to, from, along, number * taps.problem.inputs + k, full, stage, context);
+    else if (alongK) tmaLoad(to, stage, 0, 0, 0, from, number, along, k, full, stage);
     else
       for (let i = 0; i < panels; i++)
         tmaLoad(to, stage, i, 0, 0, from, number, k, along + i * work.depth, full, stage);
@@ -185,15 +191,22 @@ function loadWeights(
  * The weights (O, kH, kW, C), along K. Of an input gradient they lie across it; in f32, which wgmma takes along K only, they
  * come as (C, kH, kW, O).
  */
-function weightOperand(p: LastProblem, taps: KernelTaps, along: number): WarpgroupOperand {
+function weightOperand(p: LastProblem, taps: KernelTaps, tile: WarpgroupTile): WarpgroupOperand {
   const { dtype, inputs, outputs, kernel, adjoint } = p;
+  const along = tile.columns;
   const k = !adjoint || dtype === f32;
   const [rows, columns] = k ? [outputs, inputs] : [inputs, outputs];
   const count = kernel[0] * kernel[1];
-  const tiles: WeightTiles = { ...tilesOf(k, along, dtype), taps };
+  const quads = asQuads(dtype, p.output ?? dtype, tile);
+  const tiles: WeightTiles = { ...tilesOf(k, along, dtype), taps, quads };
+  const pitch = count * columns;
+  if (quads) {
+    const all = { size: rows, inner: pitch, pitch, offset: p.secondOffset };
+    return { schema: quadMap(dtype, all, along), tiles, quads, load: loadWeights };
+  }
   const schema = tensorMap(dtype, {
     sizes: [count, rows, columns],
-    strides: [columns, count * columns, 1],
+    strides: [columns, pitch, 1],
     box: [1, tiles.box, depthOf(dtype)],
     offset: p.secondOffset,
     tf32: dtype === f32,
@@ -401,7 +414,7 @@ export function convolveWarpgroups(p: LastProblem, tile: WarpgroupTile, units: n
     ...{ name: p.adjoint ? 'conv2dInputWarpgroups' : 'conv2dWarpgroups', batches, M, N, K: p.inputs },
     terms: vertical.count.flatMap((down) => horizontal.count.map((across) => down * across)).reverse(),
     a: tile.patch ? patchOperand(p, taps, tile, tile.patch) : pixelOperand(p, taps, true, rowsOf(tile)),
-    b: weightOperand(p, taps, tile.columns),
+    b: weightOperand(p, taps, tile),
     result: phases > 1 ? phaseResult(p, taps) : plain,
     output: p.output,
     finish: p.finish,

@@ -1,5 +1,7 @@
 /** How products by warpgroups are cut, and how the tiles of their operands lie in shared memory. */
-import { type DType, f32 } from '../../core/dtype.js';
+import { type DType, f32, i8 } from '../../core/dtype.js';
+import { type BufferSchema, tensorMap } from '../../kernel/ir/types.js';
+import type { Intrinsics, Memory } from '../../kernel/language/language.js';
 
 /** How the work is cut. */
 export interface WarpgroupTile {
@@ -117,4 +119,48 @@ export function tilesOf(k: boolean, along: number, dtype: DType): OperandTiles {
   return turned
     ? { ...boxed, panels: 1, rows: along, apart: [0, box] }
     : { ...boxed, panels: boxes, rows: box, apart: [1, 0] };
+}
+
+/** Columns of B that wgmma gives a thread four sums of in a row: in two blocks of 8, two of each. */
+const QUADS = 16;
+
+/**
+ * Whether columns of B come in such an order that the four are neighbours in C. Of bytes they are one word, on its way to shared
+ * memory and from there, where two of them would be half of one.
+ */
+export const asQuads = (dtype: DType, out: DType, { splits }: Pick<WarpgroupTile, 'splits'>): boolean =>
+  dtype === i8 && out.bytes === 1 && splits === 1;
+
+/** B along K, a row for each column of C: which is whose. */
+interface ColumnRows {
+  readonly size: number;
+  readonly inner: number;
+  readonly pitch: number;
+  readonly offset: number;
+}
+
+/** Such a B as a tensor map whose tiles have the rows of 16 columns as (block of 8, thread, one of two). */
+export const quadMap = (
+  dtype: DType,
+  { size, inner, pitch, offset }: ColumnRows,
+  columns: number,
+): BufferSchema =>
+  tensorMap(dtype, {
+    sizes: [size / QUADS, 2, 4, 2, inner],
+    strides: [QUADS * pitch, 2 * pitch, 4 * pitch, pitch, 1],
+    box: [columns / QUADS, 2, 4, 2, depthOf(dtype)],
+    offset,
+  });
+
+/** Starts to copy such a tile of one stage. */
+export function loadQuads(
+  to: Memory,
+  from: Memory,
+  along: number,
+  k: number,
+  full: Memory,
+  stage: number,
+  { idiv, tmaLoad }: Intrinsics,
+): void {
+  tmaLoad(to, stage, 0, 0, 0, from, idiv(along, 16), 0, 0, 0, k, full, stage);
 }

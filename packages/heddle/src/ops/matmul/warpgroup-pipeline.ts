@@ -6,7 +6,7 @@
 import type { DType } from '../../core/dtype.js';
 import type { BufferSchema } from '../../kernel/ir/types.js';
 import type { Memory } from '../../kernel/language/language.js';
-import type { OperandTiles } from './warpgroup-layout.js';
+import { loadQuads, type OperandTiles } from './warpgroup-layout.js';
 import type { Beside, ResultContext, ResultWork, WarpgroupPlace } from './warpgroup-result.js';
 
 /** Where an operand's tile begins. */
@@ -36,6 +36,8 @@ export interface WarpgroupOperand {
   readonly tiles: OperandTiles;
   /** Of A. Default: a tile serves one stage. */
   readonly served?: Served;
+  /** Of B: whether its columns come as quads (`asQuads`). Default: in their order. */
+  readonly quads?: boolean;
   /** Starts to copy its tiles of one stage: a device function. */
   load(
     to: Memory,
@@ -87,6 +89,7 @@ export interface PipelineContext extends ResultContext {
   readonly loadB: WarpgroupOperand['load'];
   readonly dtype: DType;
   readonly eachStage: typeof eachStage;
+  readonly loadQuads: typeof loadQuads;
   readonly turn: typeof turn;
   /** Of warpgroup-split.ts: makes the low parts of B. */
   splitB(ring: Ring, stage: number, warp: number, context: PipelineContext): void;
@@ -392,6 +395,7 @@ export const PIPELINE = {
     startOf,
     load,
     loadServed,
+    loadQuads,
     prepareStages,
     turn,
   },

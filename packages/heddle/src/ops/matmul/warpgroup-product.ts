@@ -6,8 +6,10 @@ import type { MatmulProblem, OperandLayout } from './cpu.js';
 import { startOf } from './cuda-panel.js';
 import { byWarpgroups, isCopied, type WarpgroupKernel, type WarpgroupProblem } from './warpgroup.js';
 import {
+  asQuads,
   depthOf,
   type OperandTiles,
+  quadMap,
   rowsOf,
   type Turned,
   tilesOf,
@@ -83,18 +85,25 @@ interface MatrixTiles extends OperandTiles {
   readonly inner: number;
   /** Whether batches along the outer dimension, and the inner one, have a matrix of their own. */
   readonly own: readonly [outer: boolean, inner: boolean];
+  /** Whether it is a B whose columns come as quads. */
+  readonly quads: boolean;
 }
 
 /** Starts to copy the tiles of one stage of a matrix, (batch, row, column). */
 export function loadMatrix(
   to: Memory,
   from: Memory,
-  { apart, boxes, inner, k: alongK, own }: MatrixTiles,
+  { apart, boxes, inner, k: alongK, own, quads }: MatrixTiles,
   { batch, along, k }: OperandStart,
   full: Memory,
   stage: number,
-  { idiv, tmaLoad, work }: PipelineContext,
+  context: PipelineContext,
 ): void {
+  const { idiv, loadQuads, tmaLoad, work } = context;
+  if (quads) {
+    loadQuads(to, from, along, k, full, stage, context);
+    return;
+  }
   const of = own[0] ? idiv(batch, inner) : 0;
   const within = own[1] ? batch % inner : 0;
   for (let i = 0; i < boxes; i++) {
@@ -116,6 +125,8 @@ interface OperandSizes {
   readonly dtype: DType;
   /** f32 is split, not rounded. */
   readonly split?: boolean;
+  /** Of B: its columns come as quads, if there is one matrix that lies along K. */
+  readonly quads?: boolean;
 }
 
 /** A matrix of each batch, or one of all, that lies so. */
@@ -125,7 +136,15 @@ export function matrixOperand(x: OperandLayout, sizes: OperandSizes): WarpgroupO
   const [first = { size: 1, stride: 0 }, second] = batches;
   const own = [first.stride > 0, second !== undefined && second.stride > 0] as const;
   const [outer, row] = k ? [size, inner] : [inner, size];
-  const tiles: MatrixTiles = { ...tilesOf(k, along, dtype), inner: second?.size ?? 1, own };
+  const quads = sizes.quads === true && k && batches.length === 0;
+  const tiles: MatrixTiles = { ...tilesOf(k, along, dtype), inner: second?.size ?? 1, own, quads };
+  if (quads)
+    return {
+      schema: quadMap(dtype, { size, inner, pitch, offset: x.offset }, along),
+      tiles,
+      quads,
+      load: loadMatrix,
+    };
   const leading = second ? [first, second] : [first];
   const schema = tensorMap(dtype, {
     sizes: [...leading.map(({ size }, n) => (own[n] ? size : 1)), outer, row],
@@ -137,7 +156,7 @@ export function matrixOperand(x: OperandLayout, sizes: OperandSizes): WarpgroupO
   return { schema, tiles, load: loadMatrix };
 }
 
-/** Passes the finished value of two neighbours in a row to `keep`: without a branch where no tile goes beyond the matrix, or nothing would come of it. */
+/** Passes the finished value of neighbours in a row to `keep`: without a branch where no tile goes beyond the matrix, or nothing would come of it. */
 export function finishInMatrix(
   v: number,
   first: number,
@@ -211,7 +230,8 @@ export function matmulWarpgroups(
   const both = { inner: K, dtype, split };
   const [rows, columns] = tile.exchanged ? [tile.columns, rowsOf(tile)] : [rowsOf(tile), tile.columns];
   const ofA = matrixOperand(p.a, { ...both, size: M, along: rows });
-  const ofB = matrixOperand(transposed(p.b), { ...both, size: N, along: columns });
+  const quads = asQuads(dtype, output ?? dtype, tile);
+  const ofB = matrixOperand(transposed(p.b), { ...both, size: N, along: columns, quads });
   const [a, b] = tile.exchanged ? [ofB, ofA] : [ofA, ofB];
   const result = matrixResult(tile.splits * batches, M, N);
   const problem = { batches, M, N, K, terms: [1], a, b, result, output, finish, bias, sums, functions: {} };

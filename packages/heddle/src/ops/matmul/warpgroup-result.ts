@@ -5,7 +5,7 @@
 import { type DType, f32, i32 } from '../../core/dtype.js';
 import type { ColumnSums } from '../../graph/fused-op.js';
 import { type IrFunction, irFunction, isSafeCall } from '../../kernel/ir/ir-function.js';
-import { type BufferSchema, value } from '../../kernel/ir/types.js';
+import { type BufferSchema, type Lanes, value } from '../../kernel/ir/types.js';
 import type { Cast, Intrinsics, Memory } from '../../kernel/language/language.js';
 
 /** All that the device functions of a result have to know: what they find as `work.c`. */
@@ -20,7 +20,7 @@ export interface WarpgroupResult {
   schema(dtype: DType, box: readonly [number, number]): BufferSchema;
   readonly places: ResultPlaces;
   /**
-   * Passes the finished value of two neighbours in a row to `keep`, if they are in C: an epilogue may store more than that.
+   * Passes the finished value of neighbours in a row to `keep`, if they are in C: an epilogue may store more than that.
    * @param first what it takes beside them, if anything @param second and if there are two matrices
    * @param ofBias of the bias, if it is read before
    */
@@ -110,6 +110,8 @@ export interface ResultWork {
   readonly inParts: boolean;
   /** Whether the two rows of sums that a thread has of each wgmma are neighbours. */
   readonly paired: boolean;
+  /** Neighbours in a row of C that a thread has: two, as wgmma gives its sums, or four, if columns of B come as quads. */
+  readonly lanes: Lanes;
   /** How many matrices the copy engine brings that the epilogue takes beside the sums, or that are summed. */
   readonly beside: number;
   /** Whether the elements of a bias are read before a tile is finished: where no tile goes beyond the matrix. */
@@ -133,7 +135,8 @@ export interface ResultContext extends Intrinsics {
   readonly THREADS: number;
   readonly storeSums: typeof storeSums;
   readonly rowInTile: typeof rowInTile;
-  readonly pairInTile: typeof pairInTile;
+  readonly lanesInTile: typeof lanesInTile;
+  readonly sumsOf: typeof sumsOf;
   readonly tilePlace: typeof tilePlace;
   readonly inBoxes: typeof inBoxes;
   readonly finished: typeof finished;
@@ -156,16 +159,16 @@ function rowInTile(thread: number, half: number, { idiv, work }: ResultContext):
     : 16 * warp + g + 8 * half;
 }
 
-/** Two neighbours in a row of C among a thread's sums, in the tile that they go by way of. */
-interface PairPlace {
+/** Neighbours in a row of C among a thread's sums, in the tile that they go by way of. */
+interface LanesPlace {
   readonly row: number;
   readonly column: number;
 }
 
-/** @param i of the blocks of 8 computed columns @param half of two pairs that a thread has there */
-function pairInTile(thread: number, i: number, half: number, context: ResultContext): PairPlace {
+/** @param i of the blocks of 8 computed columns, or of quads 16 @param half of two rows that a thread has there */
+function lanesInTile(thread: number, i: number, half: number, context: ResultContext): LanesPlace {
   const { rowInTile, work } = context;
-  const across = 8 * i + 2 * (thread % 4);
+  const across = 4 * work.lanes * i + work.lanes * (thread % 4);
   return work.exchanged
     ? { row: across + half, column: rowInTile(thread, 0, context) }
     : { row: rowInTile(thread, half, context), column: across };
@@ -189,15 +192,33 @@ function tilePlace(
     : { batch, row: row + down, column: column + across };
 }
 
-/** Where boxes of a tile follow each other: of a pair, its row and column in shared memory. */
-function inBoxes({ row, column }: PairPlace, { idiv, work, ROWS }: ResultContext): PairPlace {
+/** Where boxes of a tile follow each other: of such neighbours, their row and column in shared memory. */
+function inBoxes({ row, column }: LanesPlace, { idiv, work, ROWS }: ResultContext): LanesPlace {
   const { boxes, width } = work;
   return boxes === 1
     ? { row, column }
     : { row: row + idiv(column, width) * idiv(ROWS, boxes), column: column % width };
 }
 
-/** The epilogue's value for two neighbours in a row. */
+/** A thread's sums that are neighbours in C. @param i, half as of `lanesInTile` @param panel of the computed tile */
+function sumsOf(
+  sums: Memory,
+  e: number,
+  panel: number,
+  i: number,
+  half: number,
+  { idiv, vec2, vec4, work }: ResultContext,
+): number {
+  const { exchanged, lanes, width } = work;
+  const of = 2 * lanes * (panel * idiv(width, 4 * lanes) + i);
+  if (exchanged) return vec2(sums[e][of + half], sums[e][of + half + 2]);
+  const at = of + 2 * half;
+  return lanes === 4
+    ? vec4(sums[e][at], sums[e][at + 1], sums[e][at + 4], sums[e][at + 5])
+    : vec2(sums[e][at], sums[e][at + 1]);
+}
+
+/** The epilogue's value for neighbours in a row. */
 function finished(
   v: number,
   first: number,
@@ -223,12 +244,16 @@ export interface TileEpilogue {
  */
 export const isFreeEpilogue = (
   epilogue: TileEpilogue,
-  of: Pick<ResultWork, 'beside' | 'biased'>,
+  of: Pick<ResultWork, 'beside' | 'biased' | 'lanes'>,
   { taken, out, columns }: { readonly taken: DType; readonly out: DType; readonly columns: boolean },
 ): boolean =>
   isSafeCall(
     epilogueOf(epilogue, of).finish,
-    [value(taken, 2), ...[1, 2, 3].map(() => value(i32)), value(f32, 2), value(out, 2), value(out, 2)],
+    [
+      value(taken, of.lanes),
+      ...[1, 2, 3].map(() => value(i32)),
+      ...[f32, out, out].map((t) => value(t, of.lanes)),
+    ],
     columns ? [1, 3] : [1],
   );
 
@@ -300,48 +325,52 @@ function storeSums(
   at: WarpgroupPlace,
   context: ResultContext,
 ): void {
-  const { arrive, f32, fenceAsync, groupBarrier, idiv, load2, local2, store2, threadIdx } = context;
-  const { tmaCommit, tmaWait, vec2, waitBarrier } = context;
-  const { bias, finishAt, inBoxes, out, pairInTile, splat2, stored, storeTile, sumColumns } = context;
+  const { arrive, f32, fenceAsync, groupBarrier, idiv, load2, load4, local2, local4, store2, store4 } =
+    context;
+  const { splat2, splat4, threadIdx, tmaCommit, tmaWait, waitBarrier } = context;
+  const { bias, finishAt, inBoxes, out, lanesInTile, stored, storeTile, sumColumns, sumsOf } = context;
   const { tilePlace, work, THREADS } = context;
-  const { beside: matrices, columnSums, each, exchanged, groups, inParts, panels, together, width } = work;
+  const { beside: matrices, columnSums, each, exchanged, groups, inParts, lanes, panels, together } = work;
+  const across = idiv(work.width, 4 * lanes);
   const { byEngine } = work.c;
   const thread = threadIdx.x % THREADS;
-  const values = local2(out, idiv(width, 4));
+  const values = lanes === 4 ? local4(out, 2 * across) : local2(out, 2 * across);
   const totals = local2(f32, Math.max(1, columnSums));
-  const biases = local2(f32, idiv(width, 8));
+  const biases = lanes === 4 ? local4(f32, across) : local2(f32, across);
   for (let e = 0; e < each; e++) {
     for (let panel = 0; panel < panels; panel++) {
       const number = taken * each * panels + e * panels + panel;
       const held = number % 2;
       const place = tilePlace(at, group % together, e, panel, context);
       if (matrices > 0) waitBarrier(beside.full, 2 * group + held, idiv(number, 2));
-      // All pairs of the transpose have one column in C.
+      // All neighbours of the transpose have one column in C.
       if (work.biased)
-        for (let i = 0; i < (exchanged ? 1 : idiv(width, 8)); i++)
-          biases[i] = bias(splat2(0), place.column + pairInTile(thread, i, 0, context).column);
-      for (let i = 0; i < idiv(width, 8); i++) {
-        const of = 4 * (panel * idiv(width, 8) + i);
+        for (let i = 0; i < (exchanged ? 1 : across); i++) {
+          const column = place.column + lanesInTile(thread, i, 0, context).column;
+          biases[i] = bias(lanes === 4 ? splat4(0) : splat2(0), column);
+        }
+      for (let i = 0; i < across; i++) {
         for (let half = 0; half < 2; half++) {
-          const pair = pairInTile(thread, i, half, context);
-          const row = place.row + pair.row;
-          const column = place.column + pair.column;
-          const v = exchanged
-            ? vec2(sums[e][of + half], sums[e][of + half + 2])
-            : vec2(sums[e][of + 2 * half], sums[e][of + 2 * half + 1]);
+          const own = lanesInTile(thread, i, half, context);
+          const row = place.row + own.row;
+          const column = place.column + own.column;
+          const v = sumsOf(sums, e, panel, i, half, context);
           const keep = (finished: number) => {
             values[2 * i + half] = finished;
           };
           if (inParts) keep(v);
           else {
             // What lies beyond C is not stored, as it is.
-            keep(stored(v));
+            if (!work.isFree) keep(stored(v));
             const ofBias = work.biased ? biases[exchanged ? 0 : i]! : v;
             if (matrices > 0) {
-              const inTile = inBoxes(pair, context);
-              const first = load2(beside.tiles, group, held, inTile.row, inTile.column);
-              const second =
-                matrices > 1 ? load2(beside.tiles, groups + group, held, inTile.row, inTile.column) : first;
+              const of = inBoxes(own, context);
+              const read = (tile: number): number =>
+                lanes === 4
+                  ? load4(beside.tiles, tile, held, of.row, of.column)
+                  : load2(beside.tiles, tile, held, of.row, of.column);
+              const first = read(group);
+              const second = matrices > 1 ? read(groups + group) : first;
               finishAt(v, first, second, ofBias, at.batch, row, column, keep, context);
             } else finishAt(v, v, v, ofBias, at.batch, row, column, keep, context);
           }
@@ -351,10 +380,11 @@ function storeSums(
       if (byEngine && thread === 0) tmaWait(1);
       groupBarrier(1 + group, THREADS);
       if (matrices > 0 && columnSums === 0 && thread === 0) arrive(beside.empty, 2 * group + held);
-      for (let i = 0; i < idiv(width, 8); i++) {
+      for (let i = 0; i < across; i++) {
         for (let half = 0; half < 2; half++) {
-          const { row, column } = inBoxes(pairInTile(thread, i, half, context), context);
-          store2(cs, group, held, row, column, values[2 * i + half]);
+          const { row, column } = inBoxes(lanesInTile(thread, i, half, context), context);
+          if (lanes === 4) store4(cs, group, held, row, column, values[2 * i + half]);
+          else store2(cs, group, held, row, column, values[2 * i + half]);
         }
       }
       if (byEngine) fenceAsync();
@@ -458,5 +488,16 @@ function addTerms(
 
 /** The device functions, as constants of a kernel. */
 export const RESULT = {
-  ...{ loadBeside, storeSums, rowInTile, pairInTile, tilePlace, inBoxes, finished, sumColumns, addTerms },
+  ...{
+    loadBeside,
+    storeSums,
+    rowInTile,
+    lanesInTile,
+    sumsOf,
+    tilePlace,
+    inBoxes,
+    finished,
+    sumColumns,
+    addTerms,
+  },
 };

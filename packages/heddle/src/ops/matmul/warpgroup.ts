@@ -294,6 +294,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
   const levels = inParts ? [] : (p.sums?.levels ?? []);
   const hasAllColumns = (exchanged ? down * rows : across * columns) === N;
   const biased = !inParts && p.bias !== undefined && hasAllColumns;
+  const lanes = p.b.quads ? 4 : 2;
   return {
     ...tile,
     ...{ rows, down, across, chunks, lengths, depth, oneTerm: Math.max(...p.terms) === 1 },
@@ -303,7 +304,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
     isWhole: down * rows === height && across * columns === breadth,
     isFree:
       !inParts &&
-      isFreeEpilogue(p, { beside, biased }, { taken: takenOf(dtype), out, columns: hasAllColumns }),
+      isFreeEpilogue(p, { beside, biased, lanes }, { taken: takenOf(dtype), out, columns: hasAllColumns }),
     // Blocks that run together read about as many rows of A as columns of B.
     band: Math.min(down, 2 ** Math.round(Math.log2(Math.sqrt((units * columns) / rows)))),
     total: down * across * batches * splits,
@@ -321,5 +322,6 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
     ...{ split: p.split !== undefined, level: Math.min(tile.level ?? depth, filled), inner: p.K },
     together: togetherOf(tile),
     paired: p.a.tiles.turned,
+    lanes,
   };
 }
