@@ -84,7 +84,7 @@ const CASES: Readonly<Record<string, Case>> = {
       const pooled = maxPool2d(conv2d(x, v, undefined, { padding: 1 }), 3, { stride: 2, padding: 1 });
       return conv2d(dequantizeLinear(quantizeLinear(pooled, 0.37), 0.37), w);
     },
-    kernels: ['a:i8,b:i8,c:i32', 'parts:i32,c:i8', 'x:i8,y:i8', 'a:i8,b:i8,c:i32'],
+    kernels: ['a:i8,b:i8,c:i32', 'parts:i32,c:i8', 'x:i32,y:i8', 'a:i8,b:i8,c:i32'],
   },
   'two convolutions are added: bytes of the later one are in memory': {
     x: [2, 64, 12, 12],

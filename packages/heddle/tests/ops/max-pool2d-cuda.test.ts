@@ -1,11 +1,14 @@
 /** The GPU's max pooling kernels against their compositions, in the simulator. */
+import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { bf16, type DType, f16, f32 } from '../../src/core/dtype.js';
+import { bf16, type DType, f16, f32, i8 } from '../../src/core/dtype.js';
 import { toBf16, toF16 } from '../../src/core/float16.js';
 import { stridesOf } from '../../src/core/shape.js';
 import { call, leaf } from '../../src/graph/build.js';
 import type { FusedOp } from '../../src/graph/fused-op.js';
 import type { GraphNode } from '../../src/graph/node.js';
+import { irFunction } from '../../src/kernel/ir/ir-function.js';
+import { maxPoolBytes, wordsOf } from '../../src/ops/max-pool2d/cuda-bytes.js';
 import {
   maxPool2dGradientOp,
   maxPool2dOp,
@@ -13,8 +16,8 @@ import {
   type PoolArg,
   pooledSize,
 } from '../../src/ops/max-pool2d/op.js';
-import { positionDtype } from '../../src/ops/max-pool2d/problem.js';
-import { SIM_TARGET } from '../../src/runtime/sim/launch.js';
+import { type PoolProblem, positionDtype } from '../../src/ops/max-pool2d/problem.js';
+import { SIM_TARGET, simulate } from '../../src/runtime/sim/launch.js';
 import { checkInSimulator, noise, type Source } from '../kernel/harness.js';
 import { lastCall } from './convolution-cases.js';
 
@@ -128,5 +131,48 @@ Object.entries(CASES).forEach(([name, arg], i) => {
       sources.map((s) => beginning(s, g, offset)),
       toleranceOf(dtype),
     );
+  });
+});
+
+/** Channels, where the images begin, and words of a thread. */
+const BYTES: readonly (readonly [channels: number, offset: number, words: 1 | 2 | 4])[] = [
+  [4, 4, 1],
+  [8, 0, 2],
+  [48, 16, 4],
+];
+
+Object.entries(CASES).forEach(([name, arg], i) => {
+  const [channels, imageOffset, words] = BYTES[i % BYTES.length]!;
+  test(`bytes with channels last: ${name}, ${channels} channels from ${imageOffset} on, ${words} words of a thread`, () => {
+    const [[h, w], [rows, columns]] = [arg.size, pooledSize(arg)];
+    const planes = 2;
+    const x = Int8Array.from(noise(imageOffset + planes * h * w * channels, i), (v) => Math.round(128 * v));
+    const finish = irFunction(([v]) => v!);
+    const p: PoolProblem = {
+      ...{ ...arg, planes, channels, isLast: true, dtype: i8, outSize: [rows, columns] },
+      ...{ imageOffset, gradientOffset: 0, finish },
+    };
+    assert.ok(wordsOf(p, 0)! >= words);
+    const { kernel, grid, threads } = maxPoolBytes(p, words);
+    const y = new Int8Array(planes * rows * columns * channels);
+    simulate(kernel, { grid, block: threads }, { x: new Int32Array(x.buffer), y });
+    const wanted = y.map((_, at) => {
+      const [channel, pixel] = [at % channels, Math.floor(at / channels)];
+      const [c, r, plane] = [
+        pixel % columns,
+        Math.floor(pixel / columns) % rows,
+        Math.floor(pixel / columns / rows),
+      ];
+      let largest = -128;
+      for (let ky = 0; ky < arg.kernel[0]; ky++)
+        for (let kx = 0; kx < arg.kernel[1]; kx++) {
+          const iy = r * arg.stride[0] - arg.padding[0] + ky * arg.dilation[0];
+          const ix = c * arg.stride[1] - arg.padding[1] + kx * arg.dilation[1];
+          if (iy < 0 || iy >= h || ix < 0 || ix >= w) continue;
+          largest = Math.max(largest, x[imageOffset + ((plane * h + iy) * w + ix) * channels + channel]!);
+        }
+      return largest;
+    });
+    assert.deepEqual(y, wanted);
   });
 });

@@ -155,5 +155,8 @@ export function convolutionKernels(target: Target): KernelIr[] {
       ]);
     }),
   );
-  return [...convolutions, ...last, ...bytesKernels(target), ...pools];
+  const ofBytes = WINDOWS.flatMap((arg, kind) =>
+    kernelsOf(lastCall(maxPool2dOp, [leaf([2, 16, ...arg.size], i8)], arg, target), target, `${kind}_i8`),
+  );
+  return [...convolutions, ...last, ...bytesKernels(target), ...pools, ...ofBytes];
 }

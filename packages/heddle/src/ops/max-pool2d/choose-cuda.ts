@@ -6,6 +6,7 @@ import type { TensorType } from '../../graph/node.js';
 import { gridStage } from '../stage.js';
 import { cudnnPoolingVariants } from '../vendor.js';
 import { maxPool, maxPoolGradient, maxPoolPositions } from './cuda.js';
+import { maxPoolBytes, wordsOf } from './cuda-bytes.js';
 import { problemOf } from './problem.js';
 import type { PoolArg } from './windows.js';
 
@@ -23,11 +24,12 @@ const choiceOf = (op: keyof typeof KERNELS, isLast = false): KernelChoice<PoolAr
   name: `${op}-${isLast ? 'last' : 'cuda'}`,
   when: ({ model }, { src, size }) => model === 'threads' && takes(op, src.at(-1)!.dtype) && size > 0,
   finishes: op !== 'maxPool2dPositions',
-  plan: (io, arg) => [
-    gridStage(KERNELS[op](problemOf(io, arg, isLast)), ...io.inputs.map((_, input) => ({ input })), {
-      output: true,
-    }),
-  ],
+  plan: (io, arg) => {
+    const p = problemOf(io, arg, isLast);
+    const words = op === 'maxPool2d' ? wordsOf(p, io.target.units) : undefined;
+    const kernel = words ? maxPoolBytes(p, words) : KERNELS[op](p);
+    return [gridStage(kernel, ...io.inputs.map((_, input) => ({ input })), { output: true })];
+  },
 });
 
 const forward = choiceOf('maxPool2d');

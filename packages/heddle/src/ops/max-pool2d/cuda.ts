@@ -21,11 +21,11 @@ import { leastOf } from './windows.js';
 const THREADS = 256;
 
 /** One thread for each of `count` pieces of work. */
-const spread = (kernel: GridKernel['kernel'], count: number): GridKernel => ({
+export const spread = (kernel: GridKernel['kernel'], count: number): GridKernel => ({
   ...{ kernel, grid: [Math.ceil(count / THREADS), 1, 1], threads: THREADS, sharedBytes: 0 },
 });
 
-const constantsOf = (p: PoolProblem, lanes: Lanes) => ({
+export const poolConstants = (p: PoolProblem, lanes: Lanes) => ({
   ...{ PLANES: p.planes, CHANNELS: p.channels, H: p.size[0], W: p.size[1] },
   ...{
     OH: p.outSize[0],
@@ -53,13 +53,13 @@ const lanesOf = (p: PoolProblem, most = 4): Lanes =>
   ) ?? 1;
 
 /** What is stored in place of `value`, in the dtype of the elements. */
-function finishAt(
+export function finishAt(
   value: number,
   plane: number,
   row: number,
   column: number,
   channel: number,
-  { element, finish, idiv, CHANNELS, IS_LAST }: Intrinsics & ReturnType<typeof constantsOf>,
+  { element, finish, idiv, CHANNELS, IS_LAST }: Intrinsics & ReturnType<typeof poolConstants>,
 ): number {
   return IS_LAST
     ? finish(element(value), plane, row, column, channel)
@@ -95,7 +95,7 @@ export function maxPool(p: PoolProblem): GridKernel {
       }
       storeLanes(y, i, finishAt(largest, plane, r, c, channel, context), LANES, context);
     },
-    constantsOf(p, lanes),
+    poolConstants(p, lanes),
   );
   return spread(kernel, (p.planes * p.outSize[0] * p.outSize[1] * innerOf(p)) / lanes);
 }
@@ -136,7 +136,7 @@ export function maxPoolPositions(p: PoolProblem): GridKernel {
       }
       storeLanes(positions, i, place(position), LANES, context);
     },
-    { ...constantsOf(p, lanes), place: asCast(dtype) },
+    { ...poolConstants(p, lanes), place: asCast(dtype) },
   );
   return spread(kernel, (p.planes * p.outSize[0] * p.outSize[1] * innerOf(p)) / lanes);
 }
@@ -249,7 +249,7 @@ export function maxPoolGradient(p: PoolProblem): GridKernel {
         }
       }
     },
-    { ...constantsOf(p, lanes), DOWN: down, ACROSS: across, STRIDES: strides, VECTOR: vector },
+    { ...poolConstants(p, lanes), DOWN: down, ACROSS: across, STRIDES: strides, VECTOR: vector },
   );
   return spread(kernel, (p.planes * down.threads * across.threads * innerOf(p)) / lanes);
 }
