@@ -74,6 +74,8 @@ for (const [name, M, N, tile, beside] of [
   ['columns beyond the matrix', 64, 72, { groups: 1, each: 1, columns: 64 }, 0],
   ['columns beyond the matrix, beside two', 64, 72, { groups: 1, each: 1, columns: 64 }, 2],
   ['by turns, beside two', 320, 64, { groups: 2, each: 1, columns: 64, alternate: true }, 2],
+  ['beside two, in rings of three tiles', 640, 128, { groups: 2, each: 1, columns: 128, held: 3 }, 2],
+  ['by turns, in rings of five', 640, 64, { groups: 2, each: 1, columns: 64, alternate: true, held: 5 }, 1],
 ] as const)
   test(`a bias is added: ${name}`, () => check(M, N, { ...tile, stages: 2, splits: 1 }, beside));
 

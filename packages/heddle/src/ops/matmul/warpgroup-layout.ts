@@ -24,6 +24,8 @@ export interface WarpgroupTile {
    * Default: none.
    */
   readonly beside?: number;
+  /** Tiles of each of these that a warpgroup has, or has on their way. Default: 2. */
+  readonly held?: number;
   /**
    * The transpose of C is computed: the rows of a tile are columns of C. So a B that lies across K becomes the left operand, which is
    * turned on its way to registers, not in shared memory. Default: C is.
@@ -71,6 +73,10 @@ export const THREADS = 128;
 /** Steps along K of a stage. */
 export const depthOf = (dtype: DType): number => ROW / dtype.bytes;
 
+/** Columns of the tiles that C goes by way of: as many as a row of 128 bytes has, if they divide those of C's tile. */
+export const widthOf = (columns: number, out: DType): number =>
+  columns % (ROW / out.bytes) === 0 ? ROW / out.bytes : ROWS;
+
 type BlockRows = Pick<WarpgroupTile, 'groups' | 'each' | 'alternate'>;
 
 /** Warpgroups that share a tile. */
@@ -85,13 +91,13 @@ export interface Turned {
 }
 
 /**
- * Bytes of shared memory: the stages, and for each warpgroup two tiles of sums, and two of each matrix that the epilogue takes
+ * Bytes of shared memory: the stages, and for each warpgroup two tiles of sums, and those of each matrix that the epilogue takes
  * beside them.
  */
 export function warpgroupBytes(tile: WarpgroupTile, split = false): number {
-  const { beside = 0, columns, groups, patch, stages } = tile;
+  const { beside = 0, columns, groups, held = 2, patch, stages } = tile;
   const ofA = patch ? patch.stages * patchesOf(tile, patch) * copiedRows(patch) : stages * rowsOf(tile);
-  return (ofA + stages * (split ? 2 : 1) * columns + groups * 2 * (1 + beside) * ROWS) * ROW;
+  return (ofA + stages * (split ? 2 : 1) * columns + groups * (2 + beside * held) * ROWS) * ROW;
 }
 
 /** How an operand's tiles lie in shared memory, (stage, panel, row, column): all that device functions have to know. */

@@ -260,7 +260,7 @@ function initBarriers(
     }
   if (together < groups || (split && groups > 1)) for (let g = 0; g < groups; g++) initBarrier(order, g, 4);
   if (work.beside > 0)
-    for (let s = 0; s < 2 * groups; s++) {
+    for (let s = 0; s < work.brought * groups; s++) {
       initBarrier(beside.full, s, 1);
       // Of each warp that sums columns of them, or of the warpgroup.
       initBarrier(beside.empty, s, columnSums > 0 ? 4 : 1);

@@ -72,10 +72,11 @@ export interface WarpgroupPlace extends MatrixPlace {
   readonly end: number;
 }
 
-/** One of the tiles that a warpgroup's sums go by way of, and the thread's number in the warpgroup. */
+/** One of the tiles that a warpgroup's sums go by way of, what is beside it, and the thread's number in the warpgroup. */
 export interface SumsTile {
   readonly group: number;
   readonly held: number;
+  readonly brought: number;
   readonly thread: number;
 }
 
@@ -112,8 +113,9 @@ export interface ResultWork {
   readonly paired: boolean;
   /** Neighbours in a row of C that a thread has: two, as wgmma gives its sums, or four, if columns of B come as quads. */
   readonly lanes: Lanes;
-  /** How many matrices the copy engine brings that the epilogue takes beside the sums, or that are summed. */
+  /** How many matrices the copy engine brings that the epilogue takes beside the sums, or that are summed, and a warpgroup's tiles of each. */
   readonly beside: number;
+  readonly brought: number;
   /** Whether the elements of a bias are read before a tile is finished: where no tile goes beyond the matrix. */
   readonly biased: boolean;
   /** The numbers of the sums of columns, level by level: none if none are wanted. */
@@ -273,8 +275,8 @@ export function epilogueOf(
 }
 
 /**
- * What the epilogue takes beside the sums: for each warpgroup two tiles of each matrix, with the mbarriers that say which are
- * full, and which are empty again.
+ * What the epilogue takes beside the sums: for each warpgroup a ring of tiles of each matrix, with the mbarriers that say which
+ * are full, and which are empty again.
  */
 export interface Beside {
   readonly tiles: Memory;
@@ -297,12 +299,12 @@ function loadBeside(
   const turns = idiv(groups, together);
   for (let n = 0; n < each * panels; n++) {
     const number = idiv(taken, turns) * each * panels + n;
-    const held = number % 2;
+    const held = number % work.brought;
     for (let sharer = 0; sharer < together; sharer++) {
       const group = sharer + (taken % turns);
       const place = tilePlace(at, sharer, idiv(n, panels), n % panels, context);
-      const barrier = 2 * group + held;
-      waitBarrier(empty, barrier, idiv(number, 2) + 1);
+      const barrier = work.brought * group + held;
+      waitBarrier(empty, barrier, idiv(number, work.brought) + 1);
       arriveExpect(full, barrier, work.beside * ROWS * work.pitch);
       loadTile!(tiles, group, held, first, place, full, barrier, context);
       if (work.beside > 1) loadTile!(tiles, groups + group, held, second, place, full, barrier, context);
@@ -342,7 +344,8 @@ function storeSums(
       const number = taken * each * panels + e * panels + panel;
       const held = number % 2;
       const place = tilePlace(at, group % together, e, panel, context);
-      if (matrices > 0) waitBarrier(beside.full, 2 * group + held, idiv(number, 2));
+      const brought = matrices > 0 ? number % work.brought : 0;
+      if (matrices > 0) waitBarrier(beside.full, work.brought * group + brought, idiv(number, work.brought));
       // All neighbours of the transpose have one column in C.
       if (work.biased)
         for (let i = 0; i < (exchanged ? 1 : across); i++) {
@@ -367,8 +370,8 @@ function storeSums(
               const of = inBoxes(own, context);
               const read = (tile: number): number =>
                 lanes === 4
-                  ? load4(beside.tiles, tile, held, of.row, of.column)
-                  : load2(beside.tiles, tile, held, of.row, of.column);
+                  ? load4(beside.tiles, tile, brought, of.row, of.column)
+                  : load2(beside.tiles, tile, brought, of.row, of.column);
               const first = read(group);
               const second = matrices > 1 ? read(groups + group) : first;
               finishAt(v, first, second, ofBias, at.batch, row, column, keep, context);
@@ -379,7 +382,8 @@ function storeSums(
       // The copy engine has read the tile that comes now.
       if (byEngine && thread === 0) tmaWait(1);
       groupBarrier(1 + group, THREADS);
-      if (matrices > 0 && columnSums === 0 && thread === 0) arrive(beside.empty, 2 * group + held);
+      if (matrices > 0 && columnSums === 0 && thread === 0)
+        arrive(beside.empty, work.brought * group + brought);
       for (let i = 0; i < across; i++) {
         for (let half = 0; half < 2; half++) {
           const { row, column } = inBoxes(lanesInTile(thread, i, half, context), context);
@@ -389,7 +393,7 @@ function storeSums(
       }
       if (byEngine) fenceAsync();
       groupBarrier(1 + group, THREADS);
-      const tile = { group, held, thread };
+      const tile = { group, held, brought, thread };
       if (!byEngine) storeTile(c, cs, tile, at, place.row, place.column, context);
       else if (thread === 0) {
         storeTile(c, cs, tile, at, place.row, place.column, context);
@@ -418,7 +422,7 @@ function sumColumns(
   const { addTerms, arrive, groupBarrier, idiv, lane, laneId, load2, shuffleXor, splat2, vec2 } = context;
   const { storeColumnSums, warpId, work, ROWS, WARPS } = context;
   const { isWhole, levels, sizes, width } = work;
-  const { group, held, thread } = tile;
+  const { group, held, brought, thread } = tile;
   const pairs = idiv(width, 8);
   const sharers = idiv(32, pairs);
   const sharer = idiv(laneId, pairs);
@@ -455,7 +459,7 @@ function sumColumns(
   if (work.beside > 0) {
     // One lane says for all that they have read.
     groupBarrier(WARPS + warpId, 32);
-    if (laneId === 0) arrive(beside.empty, 2 * group + held);
+    if (laneId === 0) arrive(beside.empty, work.brought * group + brought);
   }
 }
 
@@ -465,7 +469,7 @@ function addTerms(
   v: number,
   totals: Memory,
   { tiles }: Beside,
-  { group, held }: SumsTile,
+  { group, brought }: SumsTile,
   part: number,
   row: number,
   column: number,
@@ -476,11 +480,11 @@ function addTerms(
   for (let n = 0; n < numbers.length; n++) {
     const number = numbers[n]!;
     if (matrices > 1) {
-      const first = load2(tiles, group, held, row, inRow);
-      const second = load2(tiles, groups + group, held, row, inRow);
+      const first = load2(tiles, group, brought, row, inRow);
+      const second = load2(tiles, groups + group, brought, row, inRow);
       totals[number] = totals[number]! + term(number, v, part, row, column, totals, first, second);
     } else if (matrices > 0) {
-      const first = load2(tiles, group, held, row, inRow);
+      const first = load2(tiles, group, brought, row, inRow);
       totals[number] = totals[number]! + term(number, v, part, row, column, totals, first);
     } else totals[number] = totals[number]! + term(number, v, part, row, column, totals);
   }

@@ -18,6 +18,7 @@ import {
   type Turned,
   type WarpgroupTile,
   warpgroupBytes,
+  widthOf,
 } from './warpgroup-layout.js';
 
 type BlockShape = Pick<WarpgroupTile, 'groups' | 'each' | 'columns' | 'alternate' | 'level'>;
@@ -148,6 +149,28 @@ function withStages(tile: RatedTile, limits: GpuLimits, split?: boolean): RatedT
   return withStages({ ...tile, patch: { ...patch, stages: patch.stages - 1 } }, limits, split);
 }
 
+/**
+ * With more tiles of what the epilogue takes beside the sums, if it is that of which fewer tiles of C are on their way than of the
+ * operands: the ring of stages is shorter then.
+ */
+function withRing(
+  tile: RatedTile,
+  chunks: number,
+  dtype: DType,
+  limits: GpuLimits,
+  split?: boolean,
+): RatedTile {
+  const each = (tile.each * tile.columns) / widthOf(tile.columns, dtype);
+  const ahead = ({ held = 2, stages }: RatedTile): number => Math.min(stages / chunks, held / each);
+  let best = tile;
+  for (let held = 3; ahead(best) === (best.held ?? 2) / each; held++) {
+    const longer = withStages({ ...tile, held }, limits, split);
+    if (longer.stages < 2 || ahead(longer) <= ahead(best)) break;
+    best = longer;
+  }
+  return best;
+}
+
 /** Cycles of a stage along K: products, what shared memory takes and gives, and what the copy engine brings. */
 function stageCycles({ images }: WarpgroupSizes, tile: WarpgroupTile): number {
   const { columns, patch } = tile;
@@ -187,7 +210,8 @@ const rule: LaunchRule<Request, RatedTile> = {
         // A block has a tile for each warpgroup.
         if (shape.alternate && tiles * splits <= units) continue;
         // Parts are finished by another kernel.
-        yield { ...tileWith(splits === 1 ? brought : 0), splits };
+        const own = tileWith(splits === 1 ? brought : 0);
+        yield { ...(own.beside ? withRing(own, chunks, dtype, limits, split) : own), splits };
       }
     }
   },

@@ -23,7 +23,15 @@ import { type BufferSchema, buffer } from '../../kernel/ir/types.js';
 import { asCast, type Constants, defineKernel } from '../../kernel/language/language.js';
 import { gridStage } from '../stage.js';
 import type { GridKernel } from '../tiled.js';
-import { depthOf, ROW, ROWS, rowsOf, THREADS, togetherOf, type WarpgroupTile } from './warpgroup-layout.js';
+import {
+  depthOf,
+  ROWS,
+  rowsOf,
+  THREADS,
+  togetherOf,
+  type WarpgroupTile,
+  widthOf,
+} from './warpgroup-layout.js';
 import { PIPELINE, type WarpgroupOperand, type WarpgroupWork } from './warpgroup-pipeline.js';
 import {
   epilogueOf,
@@ -136,9 +144,9 @@ export function byWarpgroups(
       const cs = sharedTile(out, groups, 2, ROWS, width);
       const hasBeside = work.beside > 0;
       const beside = {
-        tiles: hasBeside ? sharedTile(out, work.beside * groups, 2, ROWS, width) : cs,
-        full: hasBeside ? mbarriers(2 * groups) : full,
-        empty: hasBeside ? mbarriers(2 * groups) : empty,
+        tiles: hasBeside ? sharedTile(out, work.beside * groups, work.brought, ROWS, width) : cs,
+        full: hasBeside ? mbarriers(work.brought * groups) : full,
+        empty: hasBeside ? mbarriers(work.brought * groups) : empty,
       };
       if (threadIdx.x === 0) initBarriers(ring, beside, context);
       barrier();
@@ -264,10 +272,6 @@ function constantsOf(p: WarpgroupProblem, work: WarpgroupWork, { dtype, out }: P
 export const isCopied = (out: DType, columns: number): boolean =>
   out.kind !== 'bool' && out.bytes <= 4 && (columns * out.bytes) % 16 === 0;
 
-/** Columns of the tiles that C goes by way of: as many as a row of 128 bytes has, if they divide those of C's tile. */
-const widthOf = (columns: number, out: DType): number =>
-  columns % (ROW / out.bytes) === 0 ? ROW / out.bytes : ROWS;
-
 interface Kept {
   readonly dtype: DType;
   readonly out: DType;
@@ -316,6 +320,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
     c: p.result.places,
     inParts,
     beside,
+    brought: tile.held ?? 2,
     biased,
     ...{ levels, columnSums: levels.flat().length },
     turners: beside > 0 ? 2 : 3,
