@@ -194,9 +194,13 @@ for (const [inputs, outputs, given] of [
   [48, 80, { each: 2, groups: 2, patch: PATCH }],
   [144, 64, { groups: 2 }],
   [160, 144, { columns: 128, alternate: true, groups: 2 }],
+  // B stays in the ring, whose rounds are those of its stages.
+  [48, 64, { stages: 9 }],
+  [48, 64, { stages: 9, patch: PATCH }],
+  [32, 64, { stages: 9, alternate: true, groups: 2 }],
 ] satisfies readonly (readonly [number, number, Partial<WarpgroupTile>])[])
   test(`convolution of ${inputs} bytes to ${outputs}, whose columns come as quads: ${JSON.stringify(given)}`, () => {
-    const [images, h, w] = [2, 9, 10];
+    const [images, h, w] = [3, 9, 10];
     const tile: WarpgroupTile = { ...small, ...given };
     const p: LastProblem = {
       ...{ images, groups: 1, dtype: i8, output: i8, inputs, outputs, kernel: [3, 3], dilation: [1, 1] },

@@ -404,3 +404,32 @@ test('a sum that is too long for one block is split, however many tiles there ar
     for (const { splits } of tiles) assert.ok(K <= splits * LEVEL.tensor, `K = ${K} in ${splits}`);
   }
 });
+
+test('a B that all tiles have in common stays in the ring, where its stages fit', () => {
+  const stagesOf = (N: number, K: number): readonly (readonly [columns: number, stages: number])[] =>
+    warpgroupTiles(
+      { batches: 1, M: 2 ** 17, N, K, dtype: bf16, turned: { a: false, b: false }, whole: true },
+      H200,
+    ).map(({ columns, stages }) => [columns, stages]);
+  for (const K of [64, 128, 256])
+    for (const [columns, stages] of stagesOf(64, K))
+      assert.equal(stages % (K / 64), 0, `${columns} of K = ${K}`);
+  // Too long a sum, and tiles of several columns.
+  assert.ok(stagesOf(64, 64 * 50).every(([, stages]) => stages <= 8));
+  assert.ok(stagesOf(512, 192).some(([, stages]) => stages % 3 !== 0));
+});
+
+test('B is copied in the first round of the ring only, if it stays there', () => {
+  const textOf = (columns: number): string => {
+    const [M, N, K] = [512, 128, 64];
+    const layout = { offset: 0, batch: [], batchStrides: [] };
+    const a = { ...layout, rowStride: K, columnStride: 1 };
+    const b = { ...layout, rowStride: 1, columnStride: K };
+    const p = { batches: 1, M, N, K, a, b, finish: irFunction(([v]) => v!) };
+    const tile = { groups: 1, each: 1, columns, stages: 2, splits: 1 } as const;
+    return renderCuda(compile(matmulWarpgroups(p, tile, bf16, 2).kernel, H200), { comments: false });
+  };
+  const inFirstRound = /if \(phase\w* == 0\) \{[^}]*tma_load_3d\(bs/;
+  assert.match(textOf(128), inFirstRound);
+  assert.doesNotMatch(textOf(64), inFirstRound);
+});

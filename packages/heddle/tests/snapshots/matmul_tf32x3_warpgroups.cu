@@ -157,7 +157,7 @@ extern "C" __global__ void matmul_tf32x3_warpgroups(const __grid_constant__ Tens
           const int phase_2 = phase_1;
           // waitBarrier(ring.empty, stage, phase + 1);
           wait_barrier(empty + stage_2, wrap_add(phase_2, 1));
-          // arriveExpect(full, stage, ((served.steps > 1 ? 0 : rows) + columns) * 128);
+          // else arriveExpect(full, stage, (ofA + columns) * 128);
           arrive_expect(full + stage_2, 24576);
           // for (let i = 0; i < boxes; i++) {
           #pragma unroll

@@ -69,6 +69,8 @@ export interface WarpgroupWork extends ResultWork {
   readonly a: OperandTiles;
   readonly b: OperandTiles;
   readonly served: Served;
+  /** All tiles of C have the same B, of which each stage of the ring always has the same: it is copied once. */
+  readonly stays: boolean;
   /** Warps that turn or split B: the last ones of those that the producer is of. */
   readonly turners: number;
   /** f32 is multiplied in two parts of tf32 (warpgroup-split.ts): so many steps along K at a time, of so many that a term has. */
@@ -152,7 +154,7 @@ function copyStages(a: Memory, b: Memory, ring: Ring, context: PipelineContext):
       count += 1;
     }
     waitBarrier(ring.empty, stage, phase + 1);
-    load(a, b, ring, stage, chunk, at, context);
+    load(a, b, ring, stage, phase, chunk, at, context);
   }, context);
 }
 
@@ -193,18 +195,24 @@ function load(
   b: Memory,
   ring: Ring,
   stage: number,
+  phase: number,
   chunk: number,
   at: WarpgroupPlace,
   context: PipelineContext,
 ): void {
   const { arriveExpect, loadA, loadB, startOf, work } = context;
-  const { columns, rows, served } = work;
+  const { columns, rows, served, stays } = work;
   const { as, bs, full } = ring;
   const { term, k } = startOf(chunk, context);
-  arriveExpect(full, stage, ((served.steps > 1 ? 0 : rows) + columns) * 128);
+  const ofA = served.steps > 1 ? 0 : rows;
+  const copyB = () =>
+    loadB(bs, b, work.b, { batch: at.batch, term, along: at.column, k }, full, stage, context);
+  if (stays) arriveExpect(full, stage, (ofA + (phase === 0 ? columns : 0)) * 128);
+  else arriveExpect(full, stage, (ofA + columns) * 128);
   if (served.steps === 1)
     loadA(as, a, work.a, { batch: at.batch, term, along: at.row, k }, full, stage, context);
-  loadB(bs, b, work.b, { batch: at.batch, term, along: at.column, k }, full, stage, context);
+  if (!stays) copyB();
+  else if (phase === 0) copyB();
 }
 
 /**

@@ -139,32 +139,40 @@ function patchesFor(shape: BlockShape, { size, taps, dilation }: PatchImages): P
 export const heightOf = ({ M, images }: WarpgroupSizes, { patch }: Pick<WarpgroupTile, 'patch'>): number =>
   patch ? images!.count * patch.down * patch.across * patch.height * patch.width : M;
 
+/** Stages of a ring, at most: more only if a B that stays has more. */
+const MOST_STAGES = 8;
+
+interface Room {
+  readonly limits: GpuLimits;
+  readonly split: boolean | undefined;
+  /** Stages of a B that all tiles of C have: if they are rounds of the ring, it stays there. Without such a B: Infinity. */
+  readonly whole: number;
+}
+
 /** With as many stages as there is memory for. */
-function withStages(tile: RatedTile, limits: GpuLimits, split?: boolean): RatedTile {
+function withStages(tile: RatedTile, given: Room): RatedTile {
+  const { limits, split, whole } = given;
   const fixed = warpgroupBytes({ ...tile, stages: 0 }, split);
   const each = warpgroupBytes({ ...tile, stages: 1 }, split) - fixed;
-  const stages = Math.min(8, Math.floor((limits.sharedBytesPerBlock - MARGIN - fixed) / each));
+  const room = Math.floor((limits.sharedBytesPerBlock - MARGIN - fixed) / each);
+  const most = Math.min(room, whole <= room ? Math.max(MOST_STAGES, whole) : MOST_STAGES);
+  const rounds = most - (most % whole);
+  const stages = rounds >= Math.min(STAGES, most) ? rounds : most;
   const { patch } = tile;
   if (!patch || patch.stages === 2 || stages >= STAGES) return { ...tile, stages };
-  return withStages({ ...tile, patch: { ...patch, stages: patch.stages - 1 } }, limits, split);
+  return withStages({ ...tile, patch: { ...patch, stages: patch.stages - 1 } }, given);
 }
 
 /**
  * With more tiles of what the epilogue takes beside the sums, if it is that of which fewer tiles of C are on their way than of the
  * operands: the ring of stages is shorter then.
  */
-function withRing(
-  tile: RatedTile,
-  chunks: number,
-  dtype: DType,
-  limits: GpuLimits,
-  split?: boolean,
-): RatedTile {
+function withRing(tile: RatedTile, chunks: number, dtype: DType, given: Room): RatedTile {
   const each = (tile.each * tile.columns) / widthOf(tile.columns, dtype);
   const ahead = ({ held = 2, stages }: RatedTile): number => Math.min(stages / chunks, held / each);
   let best = tile;
   for (let held = 3; ahead(best) === (best.held ?? 2) / each; held++) {
-    const longer = withStages({ ...tile, held }, limits, split);
+    const longer = withStages({ ...tile, held }, given);
     if (longer.stages < 2 || ahead(longer) <= ahead(best)) break;
     best = longer;
   }
@@ -198,8 +206,9 @@ const rule: LaunchRule<Request, RatedTile> = {
       // Half a tile at least is in the matrix, unless no smaller one is to be had.
       if ((rows >= 2 * M && rows > 64) || (columns >= 2 * N && columns > 64)) continue;
       const tiles = Math.ceil(heightOf(p, shape) / rows) * Math.ceil(N / columns) * batches;
-      const tileWith = (beside: number) =>
-        withStages({ ...shape, beside, stages: 0, splits: 1 }, limits, split);
+      const isOneB = columns >= N && batches === 1 && !p.turned.b && !split;
+      const tileWith = (beside: number, whole = Infinity) =>
+        withStages({ ...shape, beside, stages: 0, splits: 1 }, { limits, split, whole });
       // Long sums need the memory for their stages.
       const brought = [2, 1].find((n) => n <= beside && tileWith(n).stages >= Math.min(STAGES, chunks)) ?? 0;
       // Blocks share K where one sum would be too long, and where there are too few tiles for all multiprocessors.
@@ -210,8 +219,9 @@ const rule: LaunchRule<Request, RatedTile> = {
         // A block has a tile for each warpgroup.
         if (shape.alternate && tiles * splits <= units) continue;
         // Parts are finished by another kernel.
-        const own = tileWith(splits === 1 ? brought : 0);
-        yield { ...(own.beside ? withRing(own, chunks, dtype, limits, split) : own), splits };
+        const whole = isOneB && splits === 1 ? chunks : Infinity;
+        const own = tileWith(splits === 1 ? brought : 0, whole);
+        yield { ...(own.beside ? withRing(own, chunks, dtype, { limits, split, whole }) : own), splits };
       }
     }
   },

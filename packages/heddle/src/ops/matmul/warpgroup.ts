@@ -294,6 +294,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
   const beside = inParts || !p.result.loadTile ? 0 : (tile.beside ?? 0);
   const lengths = p.terms.map((n) => n * chunks);
   const { served = { steps: 1, ring: 0, rows, from: 0, by: 0 } } = p.a;
+  const isOneB = across === 1 && batches === 1 && splits === 1;
   const filled = Math.min(depth, Math.ceil(p.K / step) * step);
   const levels = inParts ? [] : (p.sums?.levels ?? []);
   const hasAllColumns = (exchanged ? down * rows : across * columns) === N;
@@ -314,6 +315,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
     total: down * across * batches * splits,
     share: Math.ceil(Math.max(...lengths) / served.steps / splits) * served.steps,
     ...{ step, filled, served },
+    stays: isOneB && !p.b.tiles.turned && p.split === undefined && tile.stages % lengths[0]! === 0,
     panels: columns / width,
     a: p.a.tiles,
     b: p.b.tiles,
