@@ -1,6 +1,8 @@
 /** Products and convolutions of bytes as an H200 does them, in the simulator: bit for bit what the CPU's kernels give. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { CompiledGraph } from '../../src/engine/program.js';
+import * as b from '../../src/graph/build.js';
 import {
   conv2d,
   type DType,
@@ -18,12 +20,14 @@ import { irFunction } from '../../src/kernel/ir/ir-function.js';
 import { H200 } from '../../src/kernel/ir/target.js';
 import type { LastProblem } from '../../src/ops/conv2d/last-product.js';
 import { convolveWarpgroups } from '../../src/ops/conv2d/warpgroup.js';
+import { matmulIntegerOp } from '../../src/ops/integers/op.js';
 import { matmulSum } from '../../src/ops/matmul/cuda-store.js';
 import type { PixelPatch, WarpgroupTile } from '../../src/ops/matmul/warpgroup-layout.js';
 import { matmulWarpgroups, suitsWarpgroups } from '../../src/ops/matmul/warpgroup-product.js';
 import { dequantizeLinear, quantizeLinear } from '../../src/quantization/index.js';
 import { openDevice } from '../../src/runtime/registry.js';
 import { simulate } from '../../src/runtime/sim/launch.js';
+import type { Tune } from '../../src/schedule/passes/tuning.js';
 import { schedule } from '../../src/schedule/schedule.js';
 
 // Every pass of the scheduler is verified.
@@ -226,3 +230,43 @@ for (const [inputs, outputs, given] of [
     });
     assert.deepEqual(stored, wanted);
   });
+
+test('a product of few rows of bytes has ways by warpgroups that share K, and all give the same', async () => {
+  const [M, N, K] = [32, 264, 1024];
+  const sources = [bytes(M * K, 5), bytes(N * K, 6)];
+  const sums = b.call(matmulIntegerOp, [b.leaf([M, K], i8), b.leaf([N, K], i8)], { positive: false });
+  const root = b.mul(b.cast(sums, f32), b.full([M, N], f32, 2 ** -10));
+  const sim = openDevice('sim');
+  const run = async (tune: Tune): Promise<number[]> => {
+    const buffers = sources.map((v) => {
+      const buffer = sim.allocate(v.byteLength, 'test');
+      sim.write(buffer, new Uint8Array(v.buffer));
+      return buffer;
+    });
+    const options: { readonly kernels?: boolean; readonly tune: Tune } = { tune };
+    const compiled = new CompiledGraph([root], sources.length, sim, options);
+    const [result] = compiled.run(buffers, 'test', false);
+    const { buffer } = await sim.read(result!.buffer, 0, 4 * M * N);
+    result!.release();
+    compiled.dispose();
+    for (const source of buffers) sim.free(source);
+    return Array.from(new Float32Array(buffer, 0, M * N));
+  };
+  const names = new Set<string>();
+  const wanted = Array.from({ length: M * N }, (_, at) => {
+    let sum = 0;
+    for (let i = 0; i < K; i++)
+      sum += sources[0]![Math.floor(at / N) * K + i]! * sources[1]![(at % N) * K + i]!;
+    return sum / 2 ** 10;
+  });
+  const first = await run((requests) => {
+    for (const v of requests.flatMap((r) => r.variants)) names.add(v.name);
+    return [];
+  });
+  assert.deepEqual(first, wanted);
+  assert.ok(
+    [...names].some((name) => /warpgroups.*split-k/.test(name)),
+    `${[...names]}`,
+  );
+  for (const name of names) assert.deepEqual(await run(() => [name]), wanted, name);
+});

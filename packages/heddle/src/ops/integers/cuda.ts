@@ -15,10 +15,16 @@ import { gridStage } from '../stage.js';
 import type { BytesArg } from './arg.js';
 import { wordsOf } from './words.js';
 
+/** Below these operations the copy engine has not begun when others are done. */
+const LEAST = FEW / 8;
+
 function byWarpgroups(io: KernelIo): Variant[] {
   const p = wordsOf(io, 1);
-  const isFor = io.target.capability === WARPGROUPS && 2 * p.M * p.N * p.K >= FEW;
-  return isFor && suitsWarpgroups(p, i8, io.output.dtype) ? warpgroupVariants(io, p, i8) : [];
+  const isFor = io.target.capability === WARPGROUPS && suitsWarpgroups(p, i8, io.output.dtype);
+  const operations = 2 * p.M * p.N * p.K;
+  if (!isFor || operations < LEAST) return [];
+  const ways = warpgroupVariants(io, p, i8);
+  return operations < FEW ? ways.slice(0, 2) : ways;
 }
 
 function byWarps(io: KernelIo): Variant[] {
@@ -41,7 +47,12 @@ function byWarps(io: KernelIo): Variant[] {
   });
 }
 
-const variants = (io: KernelIo): Variant[] => [...byWarpgroups(io), ...byWarps(io)];
+/** The most promising first. Of few operations those whose blocks share K have to be timed: another launch adds their sums. */
+function variants(io: KernelIo): Variant[] {
+  const { M, N, K } = wordsOf(io, 1);
+  const [warps, warpgroups] = [byWarps(io), byWarpgroups(io)];
+  return 2 * M * N * K < FEW ? [...warps, ...warpgroups] : [...warpgroups, ...warps];
+}
 
 /** Rows of both matrices begin at whole words. */
 export const matmulBytesChoice: KernelChoice<BytesArg> = {
