@@ -77,6 +77,8 @@ export interface Work {
   }[];
   readonly scratch: readonly { bytes: number; from: number; to: number }[];
   readonly call?: FusedCall;
+  /** As in `LoweredGroup`. */
+  readonly readsFirst?: boolean | undefined;
 }
 
 /** A stage of a group: one launch. */

@@ -31,6 +31,8 @@ export interface Plan {
   readonly before: Pick<Plan, 'work' | 'leaves' | 'roots'> | undefined;
   /** Roots that are written over a leaf. */
   readonly updated: ReadonlyMap<GraphNode, GraphNode>;
+  /** Results that are written over something else that lives inside the program. */
+  readonly overwrites: ReadonlyMap<GraphNode, GraphNode>;
   /** For each stage of a group the level that it runs on. */
   readonly levels: ReadonlyMap<Work, readonly number[]>;
   /** With their memory. */
@@ -72,6 +74,7 @@ export const planOf = (roots: readonly GraphNode[]): Plan => ({
     work: [],
     before: undefined,
     updated: new Map(),
+    overwrites: new Map(),
     levels: new Map(),
   },
   ...{ launches: [], arenaBytes: 0, results: [], needs: [] },

@@ -10,7 +10,19 @@ const lines = (head: string, list: readonly string[]): string =>
 /** The changed parts of a plan. */
 export function printPlan(
   plan: Plan,
-  { choices, groups, calls, variants, work, before, updated, levels, launches, needs }: Partial<Plan>,
+  {
+    choices,
+    groups,
+    calls,
+    variants,
+    work,
+    before,
+    updated,
+    overwrites,
+    levels,
+    launches,
+    needs,
+  }: Partial<Plan>,
 ): string {
   if (launches) {
     const last = launches.at(-1)?.level ?? -1;
@@ -29,7 +41,8 @@ export function printPlan(
   if (before)
     return `${before.work.reduce((n, w) => n + w.stages.length, 0)} launches once, for ${before.roots.length} further leaves`;
   if (work) return `${work.reduce((n, w) => n + w.stages.length, 0)} launches of ${work.length} groups`;
-  if (updated) return lines(`${updated.size} in place`, [...updated.keys()].map(nodeText));
+  const over = updated ?? overwrites;
+  if (over) return lines(`${over.size} in place`, [...over.keys()].map(nodeText));
   if (levels) return `${new Set([...levels.values()].flat()).size} levels`;
   return needs
     ? lines(

@@ -3,6 +3,7 @@ import { printPlan, verifyPlan } from '#schedule/checks.js';
 import { isExchange } from '#schedule/exchanges.js';
 import {
   chainRows,
+  claimOverwrites,
   joinLists,
   joinSpreads,
   joinSums,
@@ -99,6 +100,11 @@ export const PASSES: readonly PlanPass[] = [
     name: 'levels',
     why: 'launches of a level run side by side, and what nobody waits for where it costs least',
     run: assignLevels,
+  },
+  {
+    name: 'overwrites',
+    why: 'what is read for the last time, element by element, may give its memory to what is made of it',
+    run: claimOverwrites,
   },
   { name: 'place', why: 'what does not live at the same time shares the memory of one arena', run: place },
   {

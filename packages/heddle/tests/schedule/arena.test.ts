@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { crossEntropy, nn, tensor, zeros } from '../../src/index.js';
 import { H200 } from '../../src/kernel/ir/target.js';
-import { planArena } from '../../src/schedule/passes/memory.js';
+import { type Lifetime, planArena } from '../../src/schedule/passes/memory.js';
 import { runsBefore } from '../../src/schedule/passes/needs.js';
 import { schedule } from '../../src/schedule/schedule.js';
 import { property } from '../property.js';
@@ -28,6 +28,45 @@ property(
     });
   },
 );
+
+const over = fc.record({
+  pair: fc.integer({ min: 1, max: 500 }),
+  before: fc.nat(9),
+  after: fc.nat(9),
+  length: fc.nat(4),
+});
+property(
+  'what is written over another is exactly in its place, or elsewhere',
+  [fc.array(lifetime, { maxLength: 20 }), fc.array(over, { minLength: 1, maxLength: 10 })],
+  (all, pairs) => {
+    const lifetimes: Lifetime[] = all.map(({ bytes, from, length }) => ({ bytes, from, to: from + length }));
+    for (const { pair: bytes, before, after, length } of pairs) {
+      const [at, over] = [before + length, lifetimes.length];
+      lifetimes.push({ bytes, from: before, to: at }, { bytes, from: at, to: at + after, over });
+    }
+    const { offsets, bytes } = planArena(lifetimes);
+    lifetimes.forEach((a, i) => {
+      const end = offsets[i]! + a.bytes;
+      assert.ok(end <= bytes);
+      lifetimes.forEach((b, j) => {
+        if (i >= j || offsets[i]! >= offsets[j]! + b.bytes || offsets[j]! >= end) return;
+        const apart = a.to < b.from || b.to < a.from;
+        assert.ok(apart || (b.over === i && offsets[i] === offsets[j]), `${i}, ${j}`);
+      });
+    });
+  },
+);
+
+test('one that is written over another takes its place, unless a third is there when it begins', () => {
+  const pair = [
+    { bytes: 300, from: 0, to: 2 },
+    { bytes: 300, from: 2, to: 4, over: 0 },
+  ];
+  assert.deepEqual(planArena(pair), { offsets: [0, 0], bytes: 384 });
+  // Placed first, since it is larger.
+  const third = { bytes: 500, from: 3, to: 4 };
+  assert.deepEqual(planArena([...pair, third]), { offsets: [0, 512, 0], bytes: 896 });
+});
 
 test('on a GPU, launches do not wait for memory as long as the cache holds all of it', () => {
   const model = new nn.Sequential(

@@ -43,7 +43,8 @@ test('the list of passes, in order, each with a reason', () => {
     PASSES.map((p) => p.name),
     [
       ...['canonicalize', 'partition', 'merge', 'join', 'sums', 'parts', 'chains', 'spread', 'open'],
-      ...['tune', 'lower', 'constants', 'updates', 'levels', 'place', 'lists', 'side by side', 'needs'],
+      ...['tune', 'lower', 'constants', 'updates', 'levels', 'overwrites', 'place', 'lists'],
+      ...['side by side', 'needs'],
     ],
   );
   for (const pass of PASSES) assert.ok(pass.why.length > 20);
@@ -81,11 +82,15 @@ const wrong: Readonly<Record<string, readonly [(made: Partial<Plan>, plan: Plan)
       ({ updated }) => ({
         updated: new Map([...updated!.keys()].map((node) => [node, [...updated!.values()][0]!])),
       }),
-      /a leaf is written over/,
+      /memory is written over twice/,
     ],
     levels: [
       ({ levels }) => ({ levels: new Map([...levels!].map(([w, own]) => [w, own.map((_, i) => i)])) }),
       /a launch reads what is not made yet/,
+    ],
+    overwrites: [
+      (_, { work, leaves }) => ({ overwrites: new Map([[work[0]!.group.roots[0]!, leaves[0]!]]) }),
+      /memory is written over by something else/,
     ],
     place: [
       (made) => ({ ...made, launches: made.launches!.map((l) => ({ ...l, level: 0 })) }),
@@ -102,7 +107,7 @@ const wrong: Readonly<Record<string, readonly [(made: Partial<Plan>, plan: Plan)
           touches: l.touches.map((t) => (t.memory === 'arena' ? { ...t, from: 0, to: t.to - t.from } : t)),
         })),
       }),
-      /touches memory of|which holds something else/,
+      /touches memory of|which holds something else|over what it uses/,
     ],
     needs: [({ needs }) => ({ needs: needs!.map(() => []) }), /does not wait for/],
   };
@@ -146,7 +151,7 @@ test('memory of what lives at the same time does not overlap: a place that is ta
     };
     assert.throws(
       () => planned(PASSES.map((p) => (p.name === 'place' ? { ...p, run } : p))),
-      /after place: .*(touches memory of|which holds something else)/,
+      /after place: .*(touches memory of|which holds something else|over what it uses)/,
     );
     found++;
   }

@@ -31,8 +31,16 @@ import {
 } from './scheduler.js';
 import { Shadow } from './shadow.js';
 
-/** What the simulator is, to those who write kernels for it: a small GPU. */
-export const SIM_TARGET: Target = { ...H200, name: 'sim', units: 4 };
+/**
+ * What the simulator is, to those who write kernels for it: a small GPU, without a cache. Memory inside of a program is then taken over
+ * as early as it can be, also from what a launch reads, and a launch that may not have it is found.
+ */
+export const SIM_TARGET: Target = {
+  ...H200,
+  name: 'sim',
+  units: 4,
+  limits: { ...H200.limits, cacheBytes: 0 },
+};
 
 /** The parameters of `Bind`, by the names that the JavaScript of a kernel has for them. */
 const ENVIRONMENT = ['run', 'args', 'shared', 'local', 'engine'] as const;

@@ -1,5 +1,6 @@
 /** Stands in for the passes that only a GPU gains by: in a browser launches stay as they are. */
 import type { LaunchStep, PlacedLaunch } from '../launch.js';
+import { type Arena, type Lifetime, planArena } from '../passes/memory.js';
 import type { Partition } from '../passes/partition.js';
 import type { Plan } from '../plan.js';
 
@@ -16,6 +17,10 @@ export const joinLists = (launches: readonly PlacedLaunch[]): readonly PlacedLau
 export const mergeLaunches = joinLists;
 
 export const tuneCalls = (): Partial<Plan> => ({});
+
+export const claimOverwrites = tuneCalls;
+
+export const arenaFor = (lifetimes: readonly Lifetime[]): Arena => planArena(lifetimes);
 
 export const besideLongLaunches = (
   _order: readonly LaunchStep[],

@@ -16,4 +16,14 @@ class NoPieces {
   }
 }
 
-export { NoPieces as KeptPieces };
+/** Results have memory of their own. */
+class NoReads {
+  readonly scope = {};
+  locate(): void {}
+  load(): void {}
+  areFirst(): boolean {
+    return false;
+  }
+}
+
+export { NoPieces as KeptPieces, NoReads as LineReads };

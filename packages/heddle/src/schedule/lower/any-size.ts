@@ -10,9 +10,9 @@ import * as k from '../../kernel/ir/ir.js';
 import type { Lanes } from '../../kernel/ir/types.js';
 import { slope } from './affine.js';
 import type { LoopAxis } from './coordinates.js';
-import { computed, IN_FLIGHT, MOST, THREADS } from './elements.js';
+import { IN_FLIGHT, MOST, THREADS } from './elements.js';
 import type { LoopScope, MemoryRead } from './evaluate.js';
-import { type AnySize, add, BLOCK, cut, declared, THREAD, times, variable } from './lowering.js';
+import { type AnySize, add, BLOCK, computed, cut, declared, THREAD, times, variable } from './lowering.js';
 import type { Survey } from './survey.js';
 
 const LANES = 4;

@@ -27,13 +27,18 @@ import {
   toExpr,
 } from './affine.js';
 import { align, type Coordinates, type Digit, flatten, type LoopAxis, loopSizes } from './coordinates.js';
-import { kept, padded, runsOf, sliced, windowed } from './movement.js';
+import { gathered, kept, padded, runsOf, sliced, windowed } from './movement.js';
 import { philoxBlock, philoxWord } from './philox.js';
 
 /** Where a kernel reads. */
 export interface MemoryRead {
   readonly memory: MemoryNode;
   readonly index: Affine;
+}
+
+/** An element that a gather takes: where, under which conditions there is one, and of which memory what has been loaded. */
+export interface GatheredElement extends ReturnType<typeof gathered> {
+  readonly values: ReadonlyMap<GraphNode, Expr>;
 }
 
 /** What the loops around an expression are, and what it may read. */
@@ -58,6 +63,8 @@ export interface LoopScope {
   placed?(node: GraphNode, index: Affine): Affine;
   /** What to take for a load, if the kernel has it. */
   loaded?(memory: MemoryNode, index: Affine): Expr | undefined;
+  /** Elements of gathers that the kernel has. */
+  readonly elements?: ReadonlyMap<GraphNode, GatheredElement>;
   /** What to take for a load of several lanes that lie apart. */
   gathered?(memory: MemoryNode, index: Affine): Expr | undefined;
 }
@@ -259,22 +266,16 @@ export class Evaluator {
     }
   }
 
-  /** Element `position` along the gathered axis: in a vector loop, of all lanes. */
+  /** Element `index` along the gathered axis: in a vector loop, of all lanes. */
   #gather(node: GraphNode, at: Coordinates, index: Expr): Expr {
-    const { axis } = argOf(node, 'gather');
-    const x = node.src[0]!;
-    const position = this.#bind(index);
-    const size = x.shape[axis]!;
-    const groups = align(at, node.shape);
-    groups[axis] = [{ size, value: ofAtom(atom(position, Math.max(2, size))) }];
-    const valid = [k.alu('ge', [position, k.int(0)]), k.alu('lt', [position, k.int(size)])];
-    return this.#guarded(
-      node,
-      valid,
-      k.constant(node.dtype, zeroOf(node)),
-      (inner) => inner.value(x, groups.flat()),
-      this.vector,
-    );
+    const loaded = this.scope.elements?.get(node);
+    const { coordinates, valid } = loaded ?? gathered(node, at, this.#bind(index));
+    const value = (inner: Evaluator): Expr => {
+      for (const [x, element] of loaded?.values ?? [])
+        inner.define(x, coordinates, k.splat(element, this.#lanes));
+      return inner.value(node.src[0]!, coordinates);
+    };
+    return this.#guarded(node, valid, k.constant(node.dtype, zeroOf(node)), value, this.vector);
   }
 
   /** Whether the lanes are four neighbours from a multiple of four on. */

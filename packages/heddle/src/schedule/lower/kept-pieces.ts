@@ -10,7 +10,7 @@ import type { GraphNode } from '../../graph/node.js';
 import type { ArrayDecl, Expr, MemoryNode, Statement } from '../../kernel/ir/ir.js';
 import * as k from '../../kernel/ir/ir.js';
 import type { Lanes } from '../../kernel/ir/types.js';
-import { add, declared, THREAD, times, toIndex } from './lowering.js';
+import { add, declared, type Memories, THREAD, times, toIndex } from './lowering.js';
 import type { MatrixKernel, MatrixWork, Piece } from './matrix-kernel.js';
 
 /** Bytes of the shortest and the longest asynchronous copy. */
@@ -18,18 +18,25 @@ const COPY = [4, 16] as const;
 
 /** What a kernel reads for each element, at its own place: it can be kept. */
 export function inputsOf({ roots, reduction, memories }: MatrixWork): GraphNode[] {
-  const { structure, members } = reduction;
-  const size = structure.rows * structure.columns;
+  const reduced = reduction.members.flatMap(({ node }) => (node.op === 'reduce' ? [node.src[0]!] : []));
+  const { rows, columns } = reduction.structure;
+  return elementsBelow(
+    [...reduced, ...roots].filter(({ size }) => size === rows * columns),
+    memories,
+  );
+}
+
+/** What these nodes read at the places of their own elements. */
+export function elementsBelow(nodes: readonly GraphNode[], memories: Memories): GraphNode[] {
   const inputs = new Set<GraphNode>();
   const seen = new Set<GraphNode>();
   const visit = (node: GraphNode): void => {
-    if (node.size !== size || seen.has(node)) return;
+    if (node.size !== nodes[0]!.size || seen.has(node)) return;
     seen.add(node);
     if (memories.memory(node)) inputs.add(node);
     else if (node.op === 'map' || node.op === 'reshape' || node.op === 'detach') node.src.forEach(visit);
   };
-  for (const { node } of members) if (node.op === 'reduce') visit(node.src[0]!);
-  roots.forEach(visit);
+  nodes.forEach(visit);
   return [...inputs];
 }
 

@@ -12,11 +12,10 @@ import type { Expr, MemoryNode, Param, Statement } from '../../kernel/ir/ir.js';
 import * as k from '../../kernel/ir/ir.js';
 import type { Target } from '../../kernel/ir/target.js';
 import type { Group } from '../group.js';
-import type { Atom } from './affine.js';
 import { columnsBody } from './columns.js';
 import { type Digit, type LoopAxis, loopSizes } from './coordinates.js';
 import { elementsBody } from './elements.js';
-import type { LoopScope, Vector } from './evaluate.js';
+import type { LoopScope } from './evaluate.js';
 import {
   type AnySizeForm,
   type Body,
@@ -177,9 +176,7 @@ function innerLoops(
     const v = variable('i');
     const digit = loopDigit(axis, v, Math.max(2, size), 1);
     const at = [...outer, { ...digit, size }];
-    const vector: Vector | undefined =
-      step === 4 ? { atom: digit.value.terms[0]!.atom as Atom, lanes: 4 } : undefined;
-    return k.forLoop(v, from, to, k.int(step), storeAll(roots, outputs, at, scope, vector));
+    return k.forLoop(v, from, to, k.int(step), storeAll(roots, outputs, at, scope, step));
   };
   if (!vectors) return [loop(begin, end, 1)];
   if (whole) {

@@ -12,7 +12,7 @@ import type {
   Variable,
 } from '../../kernel/ir/ir.js';
 import * as k from '../../kernel/ir/ir.js';
-import { buffer, value as valueType } from '../../kernel/ir/types.js';
+import { buffer, type Lanes, value as valueType } from '../../kernel/ir/types.js';
 import type { Region } from '../group.js';
 import {
   type Affine,
@@ -57,6 +57,8 @@ export interface LoweredGroup {
   readonly sharedBytes?: number;
   /** Blocks of a cluster, if they work together. */
   readonly cluster?: readonly [number, number, number];
+  /** Where threads share a line, all that they read of each other's elements comes before the first of them stores. */
+  readonly readsFirst?: boolean;
   /** The same for any number of elements, if it can be so. */
   readonly anySize?: AnySizeForm | undefined;
 }
@@ -157,6 +159,8 @@ export interface Body {
   readonly sharedBytes?: number;
   /** Blocks of a cluster, if they work together. */
   readonly cluster?: readonly [number, number, number];
+  /** As in `LoweredGroup`. */
+  readonly readsFirst?: boolean;
 }
 
 /** Compute all roots at these coordinates, then store them: an output may be an input's own memory. */
@@ -165,20 +169,32 @@ export function storeAll(
   outputs: readonly MemoryNode[],
   at: Coordinates,
   scope: LoopScope,
-  vector: Vector | undefined,
+  lanes: Lanes,
 ): Statement {
   const out: Statement[] = [];
-  const evaluator = new Evaluator(scope, vector, out);
-  const values = roots.map((root): Expr => {
-    const v: Variable = { name: 'v', type: valueType(root.dtype, vector?.lanes ?? 1), constant: true };
-    out.push(k.declare(v, evaluator.value(root, at)));
+  const stores = computed(roots, outputs, at, scope, lanes, out);
+  return k.block([...out, ...stores]);
+}
+
+/**
+ * Computes all roots at these coordinates, of whose last one there are so many lanes; the stores come back, to be put after all that is
+ * computed.
+ */
+export function computed(
+  roots: readonly GraphNode[],
+  outputs: readonly MemoryNode[],
+  at: Coordinates,
+  scope: LoopScope,
+  lanes: Lanes,
+  out: Statement[],
+): Statement[] {
+  const counter = at.at(-1)!.value.terms[0]?.atom;
+  const evaluator = new Evaluator(scope, lanes > 1 ? { atom: counter!, lanes } : undefined, out);
+  return roots.flatMap((root, i) => {
+    const v = declared('v', evaluator.value(root, at), out);
     evaluator.define(root, at, k.read(v));
-    return k.read(v);
+    return storesOf(outputs[i]!, k.read(v), root, at, evaluator);
   });
-  values.forEach((v, i) => {
-    out.push(...storesOf(outputs[i]!, v, roots[i]!, at, evaluator));
-  });
-  return k.block(out);
 }
 
 export const toIndex = (at: Coordinates): Expr => toExpr(flatten(at));

@@ -58,10 +58,15 @@ export class MatrixKernel {
   readonly #ofLine: readonly Result[];
   readonly ofElement: readonly Result[];
 
-  constructor({ roots, outputs, reduction, memories }: MatrixWork, axes: readonly LoopAxis[]) {
+  /** @param more what the kernel knows besides, for its scope */
+  constructor(
+    { roots, outputs, reduction, memories }: MatrixWork,
+    axes: readonly LoopAxis[],
+    more: Partial<LoopScope> = {},
+  ) {
     this.reduction = reduction;
     this.#axes = axes;
-    this.scope = { ...scopeOf(memories, false), aligned: true, held: (node) => this.held.get(node) };
+    this.scope = { ...scopeOf(memories, false), aligned: true, ...more, held: (node) => this.held.get(node) };
     const perLine = new Set(reduction.members.flatMap(({ node, per }) => (per === 'row' ? [node] : [])));
     const results = roots.map((root, i): Result => ({ root, memory: outputs[i]! }));
     this.#ofLine = results.filter(({ root }) => perLine.has(root));

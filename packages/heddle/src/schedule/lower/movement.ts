@@ -3,7 +3,7 @@ import { sizeOf } from '../../core/shape.js';
 import { argOf, type GraphNode } from '../../graph/node.js';
 import type { Expr } from '../../kernel/ir/ir.js';
 import * as k from '../../kernel/ir/ir.js';
-import { offset, plus, times, toExpr } from './affine.js';
+import { atom, ofAtom, offset, plus, times, toExpr } from './affine.js';
 import { align, type Coordinates, type Digit, flatten } from './coordinates.js';
 
 /** Neighbouring dimensions with the same mark as one. */
@@ -71,6 +71,20 @@ export function padded(node: GraphNode, at: Coordinates): { coordinates: Digit[]
     return [{ size: x[axis]!, value: offset(position, -before[axis]!) }];
   });
   return { coordinates, valid };
+}
+
+/** Where the gathered element at `position` stands in the source, and the conditions under which there is one. */
+export function gathered(
+  node: GraphNode,
+  at: Coordinates,
+  position: Expr,
+): { coordinates: Digit[]; valid: Expr[] } {
+  const { axis } = argOf(node, 'gather');
+  const size = node.src[0]!.shape[axis]!;
+  const groups = align(at, node.shape);
+  groups[axis] = [{ size, value: ofAtom(atom(position, Math.max(2, size))) }];
+  const valid = [k.alu('ge', [position, k.int(0)]), k.alu('lt', [position, k.int(size)])];
+  return { coordinates: groups.flat(), valid };
 }
 
 /** Where in the input an element of a window stands. */

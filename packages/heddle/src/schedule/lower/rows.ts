@@ -4,7 +4,14 @@
  * neither is read again for each reduction (row-shares.ts). Sums go through shuffles, then shared memory, always in the
  * same order.
  */
-import { type CarriedValue, carriedOf, inputsOf, KeptPieces, readsOf } from '#schedule/kept-rows.js';
+import {
+  type CarriedValue,
+  carriedOf,
+  inputsOf,
+  KeptPieces,
+  LineReads,
+  readsOf,
+} from '#schedule/kept-rows.js';
 import { i32 } from '../../core/dtype.js';
 import type { GraphNode } from '../../graph/node.js';
 import type { Expr, MemoryNode, Statement, Variable } from '../../kernel/ir/ir.js';
@@ -68,9 +75,12 @@ class Rows {
   /** What takes the place of the elements there, and how many more levels of reductions come before it does. */
   readonly #carried: CarriedValue | undefined;
   #level = 0;
+  readonly #reads: LineReads;
+  readonly #line: Evaluator;
 
   constructor(work: MatrixWork, axes: readonly LoopAxis[], target: Target) {
-    this.#kernel = new MatrixKernel(work, axes);
+    this.#reads = new LineReads(work);
+    this.#kernel = new MatrixKernel(work, axes, this.#reads.scope);
     const { out } = this.#kernel;
     const { structure } = work.reduction;
     this.#out = out;
@@ -99,6 +109,8 @@ class Rows {
       row = declared('row', k.alu('min', [k.read(row), k.int(structure.rows - 1)]), out);
     }
     this.#row = this.#kernel.line(row);
+    this.#line = new Evaluator(this.#kernel.scope, undefined, out);
+    this.#reads.locate(this.#row, this.#line, out);
     if (place === 'registers') this.#pieces = this.#piecesAt(undefined, 0, each, out);
     if (place === 'shared') {
       const count = Math.ceil(structure.columns / (team * lanes));
@@ -112,13 +124,14 @@ class Rows {
   }
 
   body(): Body {
-    const rows = new Evaluator(this.#kernel.scope, undefined, this.#out);
-    this.#kernel.compute(this.#row, rows, (nodes) => this.#reduce(nodes));
+    this.#kernel.compute(this.#row, this.#line, (nodes) => this.#reduce(nodes));
     const { team, blocks, rowsPerBlock, resident } = this.#shares;
     const isCluster = blocks > 1;
     // No block ends while another reads what its warps have.
     if (isCluster) this.#out.push(k.act('arriveCluster', []));
-    this.#store(rows);
+    this.#storeLine();
+    const readsFirst = this.#reads.areFirst(this.#shares);
+    this.#storePieces();
     if (isCluster) this.#out.push(k.act('waitCluster', []));
     return {
       statement: k.block(this.#out),
@@ -128,6 +141,7 @@ class Rows {
       ...(this.#kept && { sharedBytes: this.#kept.bytes }),
       ...(resident && { resident }),
       ...(isCluster && { cluster: [blocks, 1, 1] }),
+      readsFirst,
     };
   }
 
@@ -205,6 +219,7 @@ class Rows {
     const combined = (node: GraphNode, pieces: readonly Piece[], into: Statement[]): Expr =>
       pieces.map((piece) => this.#kernel.term(node, piece, lanes, into)).reduce(joining(node));
     const own = nodes.map((): Expr[] => []);
+    const isFirst = this.#level === 0;
     const carries = this.#carried?.level === this.#level++;
     const carry: Visit = (pieces, into, base, from) => {
       if (carries) this.#kept!.carry(pieces, base, from, into);
@@ -239,6 +254,7 @@ class Rows {
         });
       }
     if (carries) this.#kept!.dropElements();
+    if (isFirst) this.#reads.load(this.#row, this.#kernel.scope, out);
     this.#together(
       nodes,
       nodes.map((node, i) => joined(opOf(node), own[i]!.reduce(joining(node)))),
@@ -283,13 +299,18 @@ class Rows {
     });
   }
 
-  /** Results for every row, then for every element. */
-  #store(rows: Evaluator): void {
-    const kernel = this.#kernel;
-    const isRow = this.#isRow ? [this.#isRow] : [];
+  /** Under which a thread stores. */
+  get #conditions(): Expr[] {
+    return this.#isRow ? [this.#isRow] : [];
+  }
+
+  #storeLine(): void {
     const isFirst = this.#shares.team > 1 ? [k.alu('eq', [k.read(this.#thread), k.int(0)])] : [];
-    kernel.storeLine(this.#row, rows, [...isFirst, ...isRow]);
-    if (kernel.ofElement.length > 0)
-      this.#sweep(this.#out, (pieces, into) => kernel.storePieces(pieces, isRow, into));
+    this.#kernel.storeLine(this.#row, this.#line, [...isFirst, ...this.#conditions]);
+  }
+
+  #storePieces(): void {
+    if (this.#kernel.ofElement.length === 0) return;
+    this.#sweep(this.#out, (pieces, into) => this.#kernel.storePieces(pieces, this.#conditions, into));
   }
 }

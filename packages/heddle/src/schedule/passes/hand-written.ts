@@ -194,7 +194,7 @@ function sumsStage(
 ): HandWritten['stages'][number] {
   const name = `reduce_${roots[0]!.shape.join('x')}`;
   const lowered = lowerGroup(name, { roots, reduction: reduction! }, (n) => stored.has(n), target);
-  const { ir: kernel, params: extra, anySize: _, ...sizes } = lowered;
+  const { ir: kernel, params: extra, anySize: _, readsFirst: __, ...sizes } = lowered;
   return { kernel, extra, args: [], ...sizes };
 }
 

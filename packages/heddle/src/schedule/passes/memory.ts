@@ -5,10 +5,15 @@ export interface Lifetime {
   /** The first and the last level of the schedule at which the memory is in use. */
   readonly from: number;
   readonly to: number;
+  /** The number of another of as many bytes, at whose last level this one begins, and whose memory it may take over then. */
+  readonly over?: number | undefined;
 }
 
 /** A line of a GPU's caches: kernels that read a tensor row by row read twice as many lines of one that begins in the middle. */
 const ALIGNMENT = 128;
+
+/** `Touch.memory` of it. */
+export const ARENA = 'arena';
 
 export interface Arena {
   /** Of each lifetime. */
@@ -36,14 +41,18 @@ export function planArena(
     const busy = placed
       .filter((j) => (lifetimes[j]!.from <= mine.to && mine.from <= lifetimes[j]!.to) || !mayShare(i, j))
       .map((j) => ({
+        j,
         start: offsets[j]!,
         end: offsets[j]! + Math.ceil(lifetimes[j]!.bytes / ALIGNMENT) * ALIGNMENT,
       }))
       .sort((a, b) => a.start - b.start);
     let at = 0;
-    for (const { start, end } of busy) {
+    let shared = 0;
+    for (const { j, start, end } of busy) {
       if (at + bytes <= start) break;
-      at = Math.max(at, end);
+      // In the place of the other one, unless a third is there later.
+      if (at <= start && (mine.over === j || lifetimes[j]!.over === i)) [at, shared] = [start, end];
+      else at = Math.max(at, shared, end);
     }
     offsets[i] = at;
     placed.push(i);

@@ -11,6 +11,8 @@ export interface Touch {
   readonly value?: object;
   /** What the value is a part of: parts of one whole do not meet. */
   readonly whole?: object | undefined;
+  /** What the same launch reads there, and may be written over by it. */
+  readonly over?: object | undefined;
 }
 
 /** A launch as far as its order goes. */

@@ -1,23 +1,19 @@
 /** Where everything is in memory: leaves, results, and one arena for all that lives inside the program. */
 
-import { awaitedExchanges, isExchange } from '#schedule/exchanges.js';
+import { arenaFor } from '#schedule/gpu-passes.js';
 import { sizeOf } from '../../core/shape.js';
 import { type GraphNode, requireIndexable } from '../../graph/node.js';
-import type { Target } from '../../kernel/ir/target.js';
-import { type Group, type Region, writtenBy } from '../group.js';
+import { type Group, writtenBy } from '../group.js';
 import type { Place, PlacedLaunch, Schedule, UnplacedArgument, Work } from '../launch.js';
 import type { Plan, PlanSetting } from '../plan.js';
-import { type Arena, type Lifetime, planArena } from './memory.js';
-import { launchNeeds, runsBefore, type Touch } from './needs.js';
-
-/** `Touch.memory` of the arena. */
-const ARENA = 'arena';
+import { ARENA, type Arena, type Lifetime } from './memory.js';
+import type { Touch } from './needs.js';
+import { usesOf } from './uses.js';
 
 /** The launches, level by level, with the places of their arguments. */
-export function place(
-  { work, levels, roots, leaves, updated }: Plan,
-  { target, updates }: PlanSetting,
-): Pick<Plan, 'launches' | 'arenaBytes' | 'results'> {
+export function place(plan: Plan, setting: PlanSetting): Pick<Plan, 'launches' | 'arenaBytes' | 'results'> {
+  const { work, levels, roots, leaves, updated, overwrites } = plan;
+  const { target, updates } = setting;
   const levelOf = (w: Work, stage: number): number => levels.get(w)!.at(stage)!;
   for (const { group } of work) for (const { shape } of writtenBy(group)) requireIndexable(shape);
   const results: GraphNode[] = [];
@@ -29,38 +25,30 @@ export function place(
     return { result: results.indexOf(root), bytes: sizeOf(root.shape) * root.dtype.bytes };
   });
 
-  // Lifetimes in the arena: nodes from their writer to their last reader, scratch within its plan
+  // Lifetimes in the arena: nodes from their first writer to their last reader, scratch within its plan
   const lifetimes: Lifetime[] = [];
   const arenaOf = new Map<GraphNode, number>();
-  const awaited: ReadonlyMap<Work, number> = awaitedExchanges(work);
-  // On a CPU launches run one after the other.
-  const exchanging = new Set(
-    target.model === 'threads' ? work.filter((w) => w.stages.some((stage) => isExchange(stage.work))) : [],
-  );
-  const lastExchange = Math.max(-1, ...[...exchanging].map((w) => levelOf(w, -1)));
-  /** When it has ended, by the levels: exchanges, and what awaits them, may run until the last exchange. */
-  const endOf = (w: Work, level: number): number =>
-    exchanging.has(w) || (awaited.get(w) ?? 0) > 0 ? Math.max(level, lastExchange) : level;
-  const regions = new Map<GraphNode, Region>(work.flatMap(({ group }) => [...(group.regions ?? [])]));
+  const { of: uses, regions, awaited, endOf } = usesOf(plan, target);
   const partsOf = new Map<GraphNode, GraphNode[]>();
   for (const [part, { whole }] of regions) partsOf.set(whole, [...(partsOf.get(whole) ?? []), part]);
-  for (const w of work) {
-    for (const node of writtenBy(w.group)) {
-      if (results.includes(node) || updated.has(node) || arenaOf.has(node)) continue;
-      const writers = partsOf.has(node) ? work.filter((o) => writtenBy(o.group).includes(node)) : [w];
-      const readers = work.filter((o) => o.reads.has(node));
-      arenaOf.set(node, lifetimes.length);
-      const from = Math.min(...writers.map((o) => levelOf(o, 0)));
-      const to = Math.max(...[...writers, ...readers].map((r) => endOf(r, levelOf(r, -1))));
-      lifetimes.push({ bytes: node.size * node.dtype.bytes, from, to });
-    }
+  for (const [node, all] of uses) {
+    if (results.includes(node) || leaves.includes(updated.get(node) ?? node)) continue;
+    arenaOf.set(node, lifetimes.length);
+    const from = Math.min(...all.map((use) => use.from));
+    const to = Math.max(...all.map((use) => use.to));
+    lifetimes.push({
+      bytes: node.size * node.dtype.bytes,
+      from,
+      to,
+      over: arenaOf.get(overwrites.get(node)!),
+    });
   }
   const holderOf = (node: GraphNode): GraphNode => regions.get(node)?.whole ?? node;
   const scratchAt = new Map<Work, number>();
   for (const w of work) {
     scratchAt.set(w, lifetimes.length);
     for (const s of w.scratch)
-      lifetimes.push({ bytes: s.bytes, from: levelOf(w, s.from), to: endOf(w, levelOf(w, s.to)) });
+      lifetimes.push({ bytes: s.bytes, from: levelOf(w, s.from), to: endOf(w, s.to) });
   }
   const toPlace = (slot: UnplacedArgument, w: Work, { offsets }: Arena): Place => {
     if ('value' in slot) return slot;
@@ -89,7 +77,7 @@ export function place(
     const to = from + bytesOf({ node: whole }, w);
     return parts
       ? parts.map((value) => ({ memory, from, to, writes, value, ...(whole !== value && { whole }) }))
-      : [{ memory, from, to, writes, value: slot.node }];
+      : [{ memory, from, to, writes, value: whole, over: updated.get(whole) ?? overwrites.get(whole) }];
   };
   const launchesIn = (arena: Arena): PlacedLaunch[] =>
     work
@@ -111,34 +99,6 @@ export function place(
       .sort((a, b) => a.level - b.level);
   const arena = arenaFor(lifetimes, launchesIn, target);
   return { launches: launchesIn(arena), arenaBytes: arena.bytes, results: rootPlaces };
-}
-
-/**
- * The smallest arena; but on a GPU, as long as its cache holds everything, one whose memory is taken over only by launches
- * that follow those who used it anyway: small launches side by side do not wait for each other's memory.
- */
-function arenaFor(
-  lifetimes: readonly Lifetime[],
-  launchesIn: (arena: Arena) => readonly PlacedLaunch[],
-  { model, limits }: Target,
-): Arena {
-  const smallest = planArena(lifetimes);
-  if (model !== 'threads' || smallest.bytes > limits.cacheBytes) return smallest;
-  const apart = planArena(lifetimes, () => false);
-  const launches = launchesIn(apart);
-  const isBefore = runsBefore(
-    launchNeeds(launches.map(({ work, ...launch }) => ({ ...launch, isExchange: isExchange(work) }))),
-  );
-  const usersAt = new Map<number, number[]>();
-  launches.forEach(({ touches }, i) => {
-    for (const { memory, from } of touches)
-      if (memory === ARENA) usersAt.set(from, [...(usersAt.get(from) ?? []), i]);
-  });
-  const users = lifetimes.map((_, i) => usersAt.get(apart.offsets[i]!) ?? []);
-  const follow = (i: number, j: number): boolean =>
-    users[j]!.every((then) => users[i]!.every((first) => isBefore(first, then)));
-  const roomy = planArena(lifetimes, (i, j) => follow(i, j) || follow(j, i));
-  return roomy.bytes <= limits.cacheBytes ? roomy : smallest;
 }
 
 /** Undefined unless origins are recorded. */

@@ -21,26 +21,48 @@ export function claimUpdates(
     const old = leaves[leaf]!;
     const [writer, another] = users.makers(node);
     if (!writer || another || taken.has(old) || updated.has(node)) continue;
-    // Threads of a reduction's kernel read of what the others write, also by way of its own results.
-    const { reduction, chain } = writer.group;
-    // Other threads read later what one would write over.
-    if (chain) continue;
-    const own = reduction ? new Set(writer.group.roots) : undefined;
-    const before = own ? new Set([...stored].filter((n) => !own.has(n))) : stored;
-    if (!writer.group.roots.every((r) => onlyInPlace(r, old, before))) continue;
-    const uses = (of: GraphNode) => (s: Work['stages'][number]) =>
-      s.slots.some((slot) => 'node' in slot && slot.node === of);
-    if (writer.stages.some((s) => uses(old)(s) && !uses(node)(s))) continue;
-    // A hand-written kernel reads its operands wherever it likes: what it computes of the old values is not safe.
-    const read = new Set([...stored, old]);
-    const operands = writer.group.call?.node.src ?? [];
-    if (operands.some((s) => s === old || (!read.has(s) && readsOf(s, read).has(old)))) continue;
+    if (!mayOverwrite(writer, node, old, stored)) continue;
     const readers = users.readers(old).filter((w) => w !== writer);
     if ([writer, ...readers].some((w) => users.ancestors(w, updated).has(writer))) continue;
     updated.set(node, old);
     taken.add(old);
   }
   return { updated };
+}
+
+/**
+ * Whether a group may write `node` over `old`, which is as large and which it reads: each thread reads an element of it where it
+ * stores one, or, of a line that its threads share, before any of them stores.
+ */
+export function mayOverwrite(
+  { group, stages, readsFirst }: Work,
+  node: GraphNode,
+  old: GraphNode,
+  stored: ReadonlySet<GraphNode>,
+): boolean {
+  const { roots, reduction, chain, call } = group;
+  // Other threads read later what one would write over.
+  if (chain) return false;
+  const uses = (of: GraphNode) => (s: Work['stages'][number]) =>
+    s.slots.some((slot) => 'node' in slot && slot.node === of);
+  // A library reads wherever it likes.
+  if (stages.some((s) => uses(old)(s) && ('library' in s.work || !uses(node)(s)))) return false;
+  // So does a hand-written kernel with its operands: what it computes of the old values is not safe.
+  const read = new Set([...stored, old]);
+  const isRead = (n: GraphNode): boolean => n === old || (!read.has(n) && readsOf(n, read).has(old));
+  if (call?.node.src.some(isRead)) return false;
+  const ofLine = new Set<GraphNode>();
+  if (readsFirst)
+    for (const { node: member } of reduction!.members)
+      if (member.op === 'reduce' || member.op === 'gather') ofLine.add(member);
+  // Threads of a reduction's kernel read of what the others write, also by way of its own results.
+  const before = reduction ? new Set([...stored].filter((n) => !roots.includes(n))) : new Set(stored);
+  for (const member of ofLine) before.add(member);
+  const isInPlace = (n: GraphNode): boolean => before.has(n) || onlyInPlace(n, old, before);
+  return (
+    roots.every((root) => (reduction ? isInPlace(root) : onlyInPlace(root, old, before))) &&
+    [...ofLine].every(({ src: [elements, index] }) => isInPlace(elements!) && !(index && isRead(index)))
+  );
 }
 
 /** Who makes and who reads a node. */

@@ -14,8 +14,9 @@ interface Held {
 }
 
 /**
- * @throws InternalError if launches of a level touch what one of them writes, if one lies outside of the arena, or if
- * one reads what another value has been written over: memory of two that live at the same time overlaps
+ * @throws InternalError if launches of a level touch what one of them writes, if one lies outside of the arena, if one writes over
+ * what it uses and may not, or if one reads what another value has been written over: memory of two that live at the same time
+ * overlaps
  */
 export function verifyLaunches(launches: readonly PlacedLaunch[], arenaBytes: number, after: string): void {
   const fail = (launch: PlacedLaunch, rule: string): never => {
@@ -30,6 +31,10 @@ export function verifyLaunches(launches: readonly PlacedLaunch[], arenaBytes: nu
     for (const other of launches.slice(0, at))
       if (other.level === launch.level && meet(launch.touches, other.touches))
         fail(launch, `touches memory of ${nameOf(other)} beside it`);
+    launch.touches.forEach((touch, i) => {
+      if (launch.touches.slice(0, i).some((other) => clash(touch, other)))
+        fail(launch, `writes ${touch.memory} from ${touch.from} to ${touch.to} over what it uses`);
+    });
     for (const { memory, from, to, writes, value } of launch.touches) {
       if (memory === 'arena' && to > arenaBytes)
         fail(launch, `reaches ${to} of an arena of ${arenaBytes} bytes`);
@@ -44,6 +49,14 @@ export function verifyLaunches(launches: readonly PlacedLaunch[], arenaBytes: nu
     for (const touch of launch.touches) if (touch.writes) write(memories, written, touch);
   });
 }
+
+/** Whether a launch must not use both: one is written over the other, which it is not made for. */
+const clash = (a: Touch, b: Touch): boolean =>
+  a.value !== b.value && meet([a], [b]) && !(isOver(a, b) || isOver(b, a));
+
+/** Whether it is written exactly over the other, which the launch only reads, and may be. */
+const isOver = (a: Touch, b: Touch): boolean =>
+  a.writes && !b.writes && a.over === b.value && a.over !== undefined && a.from === b.from && a.to === b.to;
 
 const holds = (held: readonly Held[], { from, to, value }: Held): boolean =>
   from === to || held.some((h) => h.value === value && h.from <= from && to <= h.to);

@@ -21,7 +21,7 @@ export function verifyPlan(plan: Plan, made: Partial<Plan>, after: string): void
   if (made.groups) verifyGroups(plan.groups, plan.stored, after);
   if (made.calls || made.variants) verifyOpen(plan, after);
   if (made.work) for (const work of plan.work) verifyStages(work, after);
-  if (made.updated) verifyUpdates(plan, after);
+  for (const over of [made.updated, made.overwrites]) if (over) verifyWrittenOver(over, after);
   if (made.levels) verifyLevels(plan, after);
   if (made.launches) verifyLaunches(plan.launches, plan.arenaBytes, after);
   if (made.needs) verifyNeeds(plan.launches, plan.needs, after);
@@ -63,14 +63,14 @@ function verifyStages({ group, stages }: Work, after: string): void {
   }
 }
 
-/** A leaf is written over once, by what takes as much memory. */
-function verifyUpdates({ updated }: Plan, after: string): void {
+/** A leaf, or what lives inside the program, is written over once, by what takes as much memory. */
+function verifyWrittenOver(over: ReadonlyMap<GraphNode, GraphNode>, after: string): void {
   const taken = new Set<GraphNode>();
-  for (const [node, leaf] of updated) {
-    if (taken.has(leaf)) throw failure(after, 'a leaf is written over twice', leaf);
-    if (node.size !== leaf.size || node.dtype !== leaf.dtype)
-      throw failure(after, 'a leaf is written over by something else', node);
-    taken.add(leaf);
+  for (const [node, old] of over) {
+    if (taken.has(old)) throw failure(after, 'memory is written over twice', old);
+    if (node.size !== old.size || node.dtype.bytes !== old.dtype.bytes)
+      throw failure(after, 'memory is written over by something else', node);
+    taken.add(old);
   }
 }
 

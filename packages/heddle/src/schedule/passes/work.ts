@@ -66,13 +66,15 @@ const nameOf = (group: Group): string => {
 };
 
 function toWork(group: Group, stored: ReadonlySet<GraphNode>, target: Target): Work {
-  const { ir, params, anySize, ...sizes } = lowerGroup(nameOf(group), group, (n) => stored.has(n), target);
+  const lowered = lowerGroup(nameOf(group), group, (n) => stored.has(n), target);
+  const { ir, params, anySize, readsFirst, ...sizes } = lowered;
   const reads = new Set(params.filter((p) => !group.roots.includes(p)));
   return {
     group,
     reads,
     stages: [{ work: { kernel: ir, ...sizes }, slots: params.map((node) => ({ node })), anySize }],
     scratch: [],
+    readsFirst,
   };
 }
 
