@@ -17,6 +17,42 @@ import { type ConvolutionCase, conv, lastCall } from './convolution-cases.js';
 import { check, type Direction, exactly, mustBe, stored, turned, values } from './convolution-check.js';
 
 const small: WarpgroupTile = { groups: 1, each: 1, columns: 64, stages: 3, splits: 1 };
+/** In groups that do and do not fill tiles, steps and stages. */
+function groupedCases(dtype: DType): [ConvolutionCase, Partial<WarpgroupTile>, DType][] {
+  return [
+    [conv('2 groups', [2, 32, 48], [5, 7], 3, { padding: 1, groups: 2 }), { groups: 2, stages: 2 }, dtype],
+    [
+      conv('3 groups of more channels than a stage has', [1, 3 * 72, 3 * 72], [3, 4], [1, 3], {
+        ...{ padding: [0, 1], groups: 3 },
+      }),
+      { columns: 128, each: 2 },
+      dtype,
+    ],
+    [conv('32 groups of 8', [1, 256, 256], [3, 5], 2, { padding: 1, groups: 32 }), {}, dtype],
+    [
+      conv('groups, stride 2 by turns', [3, 32, 48], [9, 8], 3, { stride: 2, padding: 1, groups: 2 }),
+      { groups: 2, alternate: true },
+      dtype,
+    ],
+    [
+      conv('groups, stride 2 of equal phases', [2, 128, 32], [8, 6], 3, {
+        ...{ stride: 2, padding: 1, groups: 2 },
+      }),
+      {},
+      dtype,
+    ],
+    [
+      conv('groups, stride 3 by 1, dilated', [1, 96, 64], [11, 9], [3, 2], {
+        ...{ stride: [3, 1], dilation: [2, 3], padding: [2, 1], groups: 4 },
+      }),
+      {},
+      dtype,
+    ],
+    [conv('1×1 in groups', [3, 3 * 24, 3 * 72], 4, 1, { groups: 3 }), { columns: 128 }, dtype],
+    [conv('1×1 in groups, stride 2', [2, 32, 16], [5, 6], 1, { stride: 2, groups: 2 }), {}, dtype],
+  ];
+}
+
 const cases: readonly [ConvolutionCase, Partial<WarpgroupTile>, DType?][] = [
   [conv('3×3 with padding', [2, 16, 24], [5, 7], 3, { padding: 1 }), { groups: 2, stages: 2 }],
   [conv('3×3 with padding', [1, 12, 8], [5, 7], 3, { padding: 1 }), {}, f32],
@@ -50,6 +86,14 @@ const cases: readonly [ConvolutionCase, Partial<WarpgroupTile>, DType?][] = [
   [conv('1×1', [3, 24, 72], 4, 1), { columns: 128 }],
   [conv('1×1, stride 2', [2, 16, 8], [5, 6], 1, { stride: 2 }), {}],
   [conv('a kernel larger than the image', [9, 8, 8], [2, 3], 5, { padding: 2 }), {}],
+  [
+    conv('stride 2 of equal phases, fewer channels than columns', [1, 64, 16], [4, 6], 3, {
+      ...{ stride: 2, padding: 1 },
+    }),
+    { columns: 128 },
+  ],
+  ...groupedCases(bf16),
+  ...groupedCases(f32),
 ];
 
 for (const [shape, tile, dtype = bf16] of cases)

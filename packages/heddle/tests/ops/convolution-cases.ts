@@ -44,6 +44,20 @@ export const LAST_CASES: readonly ConvolutionCase[] = [
   conv('stride 3 by 2, dilated', [1, 8, 8], [10, 9], 3, { stride: [3, 2], dilation: [2, 1], padding: 2 }),
 ];
 
+/** In groups, of which several are one for kernels on Hopper, and in groups that fill no tile or more than one. */
+export const LAST_GROUPED: readonly ConvolutionCase[] = [
+  conv('32 groups of 4', [1, 128, 128], [3, 4], 3, { padding: 1, groups: 32 }),
+  conv('9 groups of 8 to 16, stride 2', [1, 72, 144], [5, 7], 3, { stride: 2, padding: 1, groups: 9 }),
+  conv('2 groups of 72 to 40', [1, 144, 80], [4, 3], [3, 2], { padding: [0, 1], groups: 2 }),
+  conv('3 groups of 24, stride 2 by 1, dilated', [2, 72, 72], [5, 4], [3, 2], {
+    ...{ stride: [2, 1], dilation: [1, 2], padding: [1, 0], groups: 3 },
+  }),
+  conv('4 groups of 32, stride 2 of equal phases', [1, 128, 128], [4, 6], 3, {
+    ...{ stride: 2, padding: 1, groups: 4 },
+  }),
+  conv('1×1 in 4 groups of 16 to 32', [3, 64, 128], [3, 4], 1, { groups: 4 }),
+];
+
 /** Each channel by itself, for kernels whose threads have 4, 2 or 1 channels. */
 export const LAST_DEPTHWISE: readonly ConvolutionCase[] = [
   conv('3×3 of 8 channels', [2, 8, 8], [6, 9], 3, { groups: 8, padding: 1 }),

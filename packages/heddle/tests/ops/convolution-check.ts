@@ -29,11 +29,11 @@ export function problemOf(
   dtype: DType,
 ): LastProblem {
   const adjoint = direction === 'input';
-  const { kernel, stride, dilation, padding, size } = arg;
-  const [inputs, outputs] = adjoint ? [o, c] : [c, o];
+  const { kernel, stride, dilation, padding, size, groups } = arg;
+  const [inputs, outputs] = (adjoint ? [o, c] : [c, o]).map((n) => n / groups) as [number, number];
   const [from, to] = adjoint ? [outputSize(arg), size] : [size, outputSize(arg)];
   return {
-    ...{ images: n, groups: 1, dtype, inputs, outputs, kernel, stride, dilation, padding, adjoint },
+    ...{ images: n, groups, dtype, inputs, outputs, kernel, stride, dilation, padding, adjoint },
     ...{
       size: from,
       outSize: to,
@@ -49,13 +49,14 @@ export function problemOf(
 export const values = (count: number, seed: number, dtype: DType = bf16): Float32Array =>
   noise(count, seed).map((v) => (dtype === i8 ? Math.round(127 * v) : fromF16(toF16(fromBf16(toBf16(v))))));
 
-/** Passes every product of the convolution: indices into x (N, H, W, C), w (O, kH, kW, C) and y (N, outH, outW, O). */
+/** Passes every product of the convolution: indices into x (N, H, W, C), w (O, kH, kW, C/G) and y (N, outH, outW, O). */
 function eachProduct(
   { n, c, o, arg }: ConvolutionCase,
   visit: (x: number, w: number, y: number) => void,
 ): void {
-  const { size, kernel, stride, dilation, padding } = arg;
+  const { size, kernel, stride, dilation, padding, groups } = arg;
   const [height, width] = outputSize(arg);
+  const inputs = c / groups;
   for (let image = 0; image < n; image++)
     for (let row = 0; row < height; row++)
       for (let column = 0; column < width; column++)
@@ -68,9 +69,12 @@ function eachProduct(
             if (v < 0 || v >= size[0] || u < 0 || u >= size[1]) continue;
             const x = ((image * size[0] + v) * size[1] + u) * c;
             const y = ((image * height + row) * width + column) * o;
-            for (let out = 0; out < o; out++)
-              for (let channel = 0; channel < c; channel++)
-                visit(x + channel, ((out * kernel[0] + i) * kernel[1] + j) * c + channel, y + out);
+            for (let out = 0; out < o; out++) {
+              const first = x + Math.floor((out * groups) / o) * inputs;
+              const filter = ((out * kernel[0] + i) * kernel[1] + j) * inputs;
+              for (let channel = 0; channel < inputs; channel++)
+                visit(first + channel, filter + channel, y + out);
+            }
           }
 }
 
@@ -80,7 +84,7 @@ export function exactly(shape: ConvolutionCase, direction: Direction, dtype: DTy
   const taps = arg.kernel[0] * arg.kernel[1];
   const sizes = {
     x: n * arg.size[0] * arg.size[1] * c,
-    w: o * taps * c,
+    w: o * taps * (c / arg.groups),
     y: n * outputSize(arg)[0] * outputSize(arg)[1] * o,
   };
   const [first, second, result] = (
@@ -95,7 +99,8 @@ export function exactly(shape: ConvolutionCase, direction: Direction, dtype: DTy
     sums[at[result]]! += term;
     totals[at[result]]! += Math.abs(term);
   });
-  const terms = { forward: taps * c, input: taps * o, weight: sizes.y / o }[direction];
+  const { groups } = arg;
+  const terms = { forward: (taps * c) / groups, input: (taps * o) / groups, weight: sizes.y / o }[direction];
   return { a, b, sums, totals, terms, taps };
 }
 
@@ -111,10 +116,14 @@ export function mustBe(
   }
 }
 
-/** As the kernels take weights of an input gradient in f32: (O, kH, kW, C) → (C, kH, kW, O). */
-export function turned(w: Float32Array, { c, o, arg }: ConvolutionCase): Float32Array {
-  const taps = arg.kernel[0] * arg.kernel[1];
-  return w.map((_, i) => w[((i % o) * taps + (Math.floor(i / o) % taps)) * c + Math.floor(i / (o * taps))]!);
+/** As the kernels take weights of an input gradient in f32: of each group (O, kH, kW, C) → (C, kH, kW, O). */
+export function turned(w: Float32Array, shape: ConvolutionCase): Float32Array {
+  const { kernel, groups } = shape.arg;
+  const [c, o, taps] = [shape.c / groups, shape.o / groups, kernel[0] * kernel[1]];
+  return w.map((_, at) => {
+    const i = at % (c * o * taps);
+    return w[at - i + ((i % o) * taps + (Math.floor(i / o) % taps)) * c + Math.floor(i / (o * taps))]!;
+  });
 }
 
 /** The numbers as memory holds them. */

@@ -11,6 +11,9 @@ export interface Conv2dArg extends WindowArg {
   readonly precision?: Precision;
 }
 
+/** The convolution itself, or the gradient of its images or of its weights. */
+export type Direction = 'forward' | 'input' | 'weight';
+
 /** Height × width of what comes out. */
 export const outputSize = (arg: Conv2dArg): readonly [number, number] => [
   sizeAlong(arg, 0),

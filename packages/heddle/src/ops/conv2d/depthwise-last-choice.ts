@@ -5,12 +5,10 @@ import type { GraphNode } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { gridStage } from '../stage.js';
 import { cudnnChannelsLastVariants } from '../vendor.js';
-import { type Conv2dArg, outputSize } from './arg.js';
+import { type Conv2dArg, type Direction, outputSize } from './arg.js';
 import { addParts, partsOf } from './cuda-weight-gradient.js';
 import { convolveDepthwiseLast, convolveWeightDepthwiseLast, type LastDepthwise } from './depthwise-last.js';
 import { lastPatches, lastWeightPatches } from './depthwise-last-tiles.js';
-
-type Direction = Parameters<typeof cudnnChannelsLastVariants>[2];
 
 /** Whether each group has one channel of x, by weights in either order: (O, 1, kH, kW) or (O, kH, kW, 1). */
 export const isDepthwise = ({ groups, kernel }: Conv2dArg, { size, shape }: GraphNode): boolean =>

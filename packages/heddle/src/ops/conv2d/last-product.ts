@@ -35,7 +35,8 @@ export interface LastTile {
 }
 
 /**
- * A convolution with channels last: channels are multiples of 16 bytes, and there are no groups. Of i8 there is no gradient.
+ * A convolution with channels last: those of a group are multiples of 16 bytes. Kernels of warps take no groups. Of i8 there is no
+ * gradient.
  */
 export interface LastProblem extends Convolution {
   /** What is stored (default dtype). */
@@ -44,13 +45,19 @@ export interface LastProblem extends Convolution {
   readonly secondOffset: number;
   /** Elements from a row of pixels of the first source to the next, and from a pixel to the next. Default: those of dense ones. */
   readonly apart?: { readonly row: number; readonly pixel: number };
-  /** (value, image, row, column, channel) → the value to store. */
+  /**
+   * (value, image, row, column, channel) → the value to store; for warpgroups (value, group, pixel, channel), of the weight gradient
+   * (value, group, output, tap and input).
+   */
   readonly finish: IrFunction;
   /** `KernelIo.beside` */
   readonly beside?: number | undefined;
   /** `KernelIo.sums` */
   readonly sums?: ColumnSums | undefined;
 }
+
+/** Bytes that are copied at a time: the channels of a group are a multiple of them. */
+export const COPY = 16;
 
 /** Elements along K, of i8 pairs, that are multiplied at a time. */
 export const DEPTH = 32;

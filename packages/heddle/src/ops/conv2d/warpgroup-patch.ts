@@ -46,15 +46,16 @@ function loadPatches(
   stage: number,
   context: TapContext,
 ): void {
-  const { eachTap, idiv, tmaLoad } = context;
+  const { eachTap, groupOf, idiv, tmaLoad } = context;
   const { height, width, down, across } = patch;
+  const channel = groupOf(batch, taps) * taps.problem.inputs + k;
   const copy = (tap: Tap) => {
     for (let i = 0; i < panels; i++) {
       const number = idiv(along, height * width) + i;
       const image = idiv(number, down * across);
       const row = taps.from[0] + (idiv(number, across) % down) * height;
       const column = taps.from[1] + (number % across) * width + tap.across;
-      tmaLoad(to, stage, i, 0, 0, from, image, row, column, k, full, stage);
+      tmaLoad(to, stage, i, 0, 0, from, image, row, column, channel, full, stage);
     }
   };
   eachTap(batch, term, taps, copy, context);
@@ -140,14 +141,14 @@ function storePatch(
   c: Memory,
   cs: Memory,
   { group, held }: SumsTile,
-  { split }: WarpgroupPlace,
+  { batch, split }: WarpgroupPlace,
   row: number,
   column: number,
   context: PixelPatchContext,
 ): void {
-  const { placeInPatches, tmaStore } = context;
+  const { placeInPatches, tmaStore, work } = context;
   const at = placeInPatches(row, context);
-  tmaStore(c, split, at.image, at.row, at.column, column, cs, group, held, 0, 0);
+  tmaStore(c, work.inParts ? split : batch, at.image, at.row, at.column, column, cs, group, held, 0, 0);
 }
 
 function loadPatch(
@@ -155,27 +156,40 @@ function loadPatch(
   tile: number,
   held: number,
   from: Memory,
-  { row, column }: MatrixPlace,
+  { batch, row, column }: MatrixPlace,
   full: Memory,
   barrier: number,
   context: PixelPatchContext,
 ): void {
   const { placeInPatches, tmaLoad } = context;
   const at = placeInPatches(row, context);
-  tmaLoad(to, tile, held, 0, 0, from, 0, at.image, at.row, at.column, column, full, barrier);
+  tmaLoad(to, tile, held, 0, 0, from, batch, at.image, at.row, at.column, column, full, barrier);
 }
 
-/** Where the sums of patches go, (split, image, row, column, output): 64 rows are some rows of pixels of a patch. */
+/**
+ * Where the sums of patches go, (split or group, image, row, column, output): 64 rows are some rows of pixels of a patch. Blocks do
+ * not share the sums of several groups.
+ */
 export function patchResult(p: LastProblem, { splits }: WarpgroupTile, patch: PixelPatch): WarpgroupResult {
-  const { images, outputs, outSize } = p;
-  if (patch.inOrder) return matrixResult(splits, images * outSize[0] * outSize[1], outputs);
+  const { groups, images, outputs, outSize } = p;
+  const [rows, columns] = outSize;
+  const channels = groups * outputs;
+  const M = images * rows * columns;
+  if (patch.inOrder) return matrixResult(splits * groups, M, outputs, groups);
   const isExact = outSize[0] % patch.height === 0 && outSize[1] % patch.width === 0;
   const places: PatchPlaces = { byEngine: true, patch, images, outSize, isExact };
   return {
-    schema: (dtype, [, columns]) =>
+    schema: (dtype, [, width]) =>
       tensorMap(dtype, {
-        sizes: [splits, images, ...outSize, outputs],
-        box: [1, 1, ROWS / patch.width, patch.width, columns],
+        sizes: [splits * groups, images, rows, columns, outputs],
+        strides: [
+          groups > 1 ? outputs : M * outputs,
+          rows * columns * channels,
+          columns * channels,
+          channels,
+          1,
+        ],
+        box: [1, 1, ROWS / patch.width, patch.width, width],
       }),
     places,
     finishAt: finishInPatch,

@@ -1,8 +1,9 @@
 /** The taps of a convolution by warpgroups (warpgroup.ts), and the pixels that they meet. */
 import { f32 } from '../../core/dtype.js';
 import type { TensorMapOptions } from '../../kernel/ir/types.js';
+import type { Intrinsics } from '../../kernel/language/language.js';
 import type { PipelineContext } from '../matmul/warpgroup-pipeline.js';
-import { type LastProblem, phasesOf, type pick } from './last-product.js';
+import { type LastProblem, phasesOf, pick } from './last-product.js';
 
 export type Geometry = Omit<LastProblem, 'finish'>;
 
@@ -47,11 +48,12 @@ export function tapsOf(p: Geometry): KernelTaps {
   };
 }
 
-/** The images as a tensor map describes them, without what a tile has of them. */
+/** The images as a tensor map describes them, without what a tile has of them: with the channels of all groups. */
 export function imagesOf(p: Geometry): Omit<TensorMapOptions, 'box'> {
-  const { row, pixel } = p.apart ?? { row: p.size[1] * p.inputs, pixel: p.inputs };
+  const channels = p.groups * p.inputs;
+  const { row, pixel } = p.apart ?? { row: p.size[1] * channels, pixel: channels };
   return {
-    sizes: [p.images, ...p.size, p.inputs],
+    sizes: [p.images, ...p.size, channels],
     strides: [p.size[0] * row, row, pixel, 1],
     offset: p.imageOffset,
     tf32: p.dtype === f32,
@@ -61,6 +63,8 @@ export function imagesOf(p: Geometry): Omit<TensorMapOptions, 'box'> {
 export interface TapContext extends PipelineContext {
   readonly pick: typeof pick;
   readonly eachTap: typeof eachTap;
+  readonly groupOf: typeof groupOf;
+  readonly phaseOf: typeof phaseOf;
 }
 
 /** A tap of the kernel, and how far the first pixel that it meets is from that of the walk. */
@@ -70,18 +74,25 @@ export interface Tap {
   readonly across: number;
 }
 
+/** Of a batch, which is a group's pixels of one phase: those of all groups come one after the other. */
+export const groupOf = (batch: number, { problem }: KernelTaps): number => batch % problem.groups;
+
+/** The last phase usually has the most taps: its tiles are begun first. */
+export const phaseOf = (batch: number, { phases, problem }: KernelTaps, { idiv }: Intrinsics): number =>
+  phases - 1 - idiv(batch, problem.groups);
+
 /** Passes a term's tap to `body`: terms go down one column of the kernel after the other. */
 export function eachTap(
   batch: number,
   term: number,
-  { problem, vertical, horizontal, phases, from }: KernelTaps,
+  taps: KernelTaps,
   body: (tap: Tap) => void,
   context: TapContext,
 ): void {
-  const { idiv, pick } = context;
+  const { idiv, phaseOf, pick } = context;
+  const { problem, vertical, horizontal, from } = taps;
   const { adjoint, kernel, stride, dilation, padding } = problem;
-  // The last phase usually has the most taps: its tiles are begun first.
-  const phase = phases - 1 - batch;
+  const phase = phaseOf(batch, taps, context);
   const down = idiv(phase, horizontal.phases);
   const across = phase % horizontal.phases;
   const count = pick(vertical.count, down, context);
@@ -91,3 +102,6 @@ export function eachTap(
   const u = adjoint ? idiv(across + padding[1] - j * dilation[1], stride[1]) : j * dilation[1] - padding[1];
   body({ number: i * kernel[1] + j, down: v - from[0], across: u - from[1] });
 }
+
+/** The device functions, as constants of a kernel. */
+export const TAPS = { eachTap, groupOf, phaseOf, pick };

@@ -8,12 +8,15 @@
  *                    phase of the pixels, with those taps that meet it
  *   weight gradient  outputs × (tap, input), summed over pixels, both operands across K
  *
+ * A group is a batch of such a product, whose channels lie beside those of the others.
+ *
  * A kernel of one tap that meets every pixel is a matrix product, whose operands are copied as matrices. Where the copies take
  * longer than the products, pixels come as patches (warpgroup-patch.ts), once for each column of taps.
  */
 import { f32 } from '../../core/dtype.js';
-import { buffer, tensorMap, walkFault, walkReach } from '../../kernel/ir/types.js';
+import { tensorMap, walkFault, walkReach } from '../../kernel/ir/types.js';
 import type { Memory } from '../../kernel/language/language.js';
+import type { OperandLayout } from '../matmul/cpu.js';
 import { LEVEL } from '../matmul/cuda-block.js';
 import { byWarpgroups, isCopied, type WarpgroupKernel } from '../matmul/warpgroup.js';
 import {
@@ -25,18 +28,18 @@ import {
   tilesOf,
   type WarpgroupTile,
 } from '../matmul/warpgroup-layout.js';
-import type { OperandStart, PipelineContext, WarpgroupOperand } from '../matmul/warpgroup-pipeline.js';
-import { finishInMatrix, matrixOperand, matrixResult } from '../matmul/warpgroup-product.js';
-import type { ResultPlaces, SumsTile, WarpgroupPlace, WarpgroupResult } from '../matmul/warpgroup-result.js';
+import type { OperandStart, WarpgroupOperand } from '../matmul/warpgroup-pipeline.js';
+import { matrixOperand, matrixResult } from '../matmul/warpgroup-product.js';
 import { heightOf, type PatchImages, type WarpgroupSizes } from '../matmul/warpgroup-tiles.js';
 import type { GridKernel } from '../tiled.js';
-import { type LastProblem, pick } from './last-product.js';
+import type { LastProblem } from './last-product.js';
 import { PATCHES, patchOperand, patchResult } from './warpgroup-patch.js';
+import { PHASES, phaseResult, tapResult } from './warpgroup-places.js';
 import {
-  eachTap,
   type Geometry,
   imagesOf,
   type KernelTaps,
+  TAPS,
   type Tap,
   type TapContext,
   tapsOf,
@@ -51,7 +54,7 @@ export function joined<P extends Geometry>(p: P): P {
   const channels = kernel[1] * inputs;
   const steps = (n: number): number => Math.ceil(n / depthOf(p.dtype));
   const isPadded = p.padding[1] !== 0 || p.dilation[1] !== 1;
-  if (p.adjoint || isPadded || steps(channels) >= kernel[1] * steps(inputs)) return p;
+  if (p.adjoint || p.groups > 1 || isPadded || steps(channels) >= kernel[1] * steps(inputs)) return p;
   return {
     ...{ ...p, inputs: channels, kernel: [kernel[0], 1], size: [size[0], size[1] - kernel[1] + 1] },
     apart: { row: size[1] * inputs, pixel: inputs },
@@ -100,13 +103,14 @@ function loadPixels(
   stage: number,
   context: TapContext,
 ): void {
-  const { eachTap, idiv, tmaLoad } = context;
-  const { counts, steps } = taps;
+  const { eachTap, groupOf, idiv, tmaLoad } = context;
+  const { counts, problem, steps } = taps;
+  const channel = groupOf(batch, taps) * problem.inputs + k;
   const image = idiv(along, counts[0] * counts[1]);
   const row = taps.from[0] + (idiv(along, counts[1]) % counts[0]) * steps[0];
   const column = taps.from[1] + (along % counts[1]) * steps[1];
   const copy = ({ down, across }: Tap) =>
-    tmaLoad(to, stage, 0, 0, 0, from, image, row, column, k, down, across, full, stage);
+    tmaLoad(to, stage, 0, 0, 0, from, image, row, column, channel, down, across, full, stage);
   eachTap(batch, term, taps, copy, context);
 }
 
@@ -115,25 +119,31 @@ function loadTaps(
   to: Memory,
   from: Memory,
   { apart, boxes, pitch, taps }: PixelTiles,
-  { along, k }: OperandStart,
+  { batch, along, k }: OperandStart,
   full: Memory,
   stage: number,
-  { idiv, tmaLoad, work }: PipelineContext,
+  { groupOf, idiv, tmaLoad, work }: TapContext,
 ): void {
   const { counts, problem, steps } = taps;
-  const { kernel, dilation } = problem;
+  const { kernel, dilation, inputs } = problem;
   const image = idiv(k, counts[0] * counts[1]);
   const row = taps.from[0] + (idiv(k, counts[1]) % counts[0]) * steps[0];
   const column = taps.from[1] + (k % counts[1]) * steps[1];
   for (let i = 0; i < boxes; i++) {
     // Columns beyond the last tap are not stored.
     const tap = Math.min(idiv(along + i * work.depth, pitch), kernel[0] * kernel[1] - 1);
-    const channel = (along + i * work.depth) % pitch;
+    const channel = groupOf(batch, taps) * inputs + ((along + i * work.depth) % pitch);
     const down = idiv(tap, kernel[1]) * dilation[0];
     const across = (tap % kernel[1]) * dilation[1];
     const panel = i * apart[0];
     tmaLoad(to, stage, panel, i * apart[1], 0, from, image, row, column, channel, down, across, full, stage);
   }
+}
+
+/** Pixels with these channels of each group as matrices: pixels are rows, or along K. */
+function pixelMatrix(rows: boolean, groups: number, channels: number, offset: number): OperandLayout {
+  const [rowStride, columnStride] = rows ? [groups * channels, 1] : [1, groups * channels];
+  return { offset, batch: [groups], batchStrides: [channels], rowStride, columnStride };
 }
 
 /** The pixels of the first source as the taps meet them: along the rows of a tile, or along K. */
@@ -144,13 +154,11 @@ function pixelOperand(
   along: number,
   pitch = 0,
 ): WarpgroupOperand {
-  const { dtype } = p;
+  const { dtype, groups, inputs } = p;
   if (isPointwise(p)) {
     const pixels = p.images * p.size[0] * p.size[1];
-    const [rowStride, columnStride] = k ? [p.inputs, 1] : [1, p.inputs];
-    const layout = { offset: p.imageOffset, batch: [], batchStrides: [], rowStride, columnStride };
-    const [size, inner] = k ? [pixels, p.inputs] : [p.inputs, pixels];
-    return matrixOperand(layout, { size, inner, along, dtype });
+    const [size, inner] = k ? [pixels, inputs] : [inputs, pixels];
+    return matrixOperand(pixelMatrix(k, groups, inputs, p.imageOffset), { size, inner, along, dtype });
   }
   const tiles: PixelTiles = { ...tilesOf(k, along, dtype), taps, pitch };
   const schema = tensorMap(dtype, pixelMap(p, taps, [tiles.box, depthOf(dtype)]));
@@ -165,7 +173,7 @@ interface WeightTiles extends OperandTiles {
   readonly quads: boolean;
 }
 
-/** Starts to copy the weights of the term's tap, (tap, row, column). */
+/** Starts to copy the weights of the term's tap, (tap, group, row, column). */
 function loadWeights(
   to: Memory,
   from: Memory,
@@ -175,29 +183,31 @@ function loadWeights(
   stage: number,
   context: TapContext,
 ): void {
-  const { eachTap, loadQuads, tmaLoad, work } = context;
+  const { eachTap, groupOf, loadQuads, tmaLoad, work } = context;
+  const group = groupOf(batch, taps);
   const copy = ({ number }: Tap) => {
     // Behind the channels of a tap lie those of the next: beside them pixels have zeros.
     if (quads) loadQuads(to, from, along, number * taps.problem.inputs + k, full, stage, context);
-    else if (alongK) tmaLoad(to, stage, 0, 0, 0, from, number, along, k, full, stage);
+    else if (alongK) tmaLoad(to, stage, 0, 0, 0, from, number, group, along, k, full, stage);
     else
       for (let i = 0; i < panels; i++)
-        tmaLoad(to, stage, i, 0, 0, from, number, k, along + i * work.depth, full, stage);
+        tmaLoad(to, stage, i, 0, 0, from, number, group, k, along + i * work.depth, full, stage);
   };
   eachTap(batch, term, taps, copy, context);
 }
 
 /**
- * The weights (O, kH, kW, C), along K. Of an input gradient they lie across it; in f32, which wgmma takes along K only, they
- * come as (C, kH, kW, O).
+ * The weights (group, O, kH, kW, C), along K. Of an input gradient they lie across it; in f32, which wgmma takes along K only, they
+ * come as (group, C, kH, kW, O).
  */
 function weightOperand(p: LastProblem, taps: KernelTaps, tile: WarpgroupTile): WarpgroupOperand {
-  const { dtype, inputs, outputs, kernel, adjoint } = p;
+  const { dtype, groups, inputs, outputs, kernel, adjoint } = p;
   const along = tile.columns;
   const k = !adjoint || dtype === f32;
   const [rows, columns] = k ? [outputs, inputs] : [inputs, outputs];
   const count = kernel[0] * kernel[1];
-  const quads = asQuads(dtype, p.output ?? dtype, tile);
+  // Beside the channels of a group pixels have those of the next.
+  const quads = groups === 1 && asQuads(dtype, p.output ?? dtype, tile);
   const tiles: WeightTiles = { ...tilesOf(k, along, dtype), taps, quads };
   const pitch = count * columns;
   if (quads) {
@@ -205,159 +215,18 @@ function weightOperand(p: LastProblem, taps: KernelTaps, tile: WarpgroupTile): W
     return { schema: quadMap(dtype, all, along), tiles, quads, load: loadWeights };
   }
   const schema = tensorMap(dtype, {
-    sizes: [count, rows, columns],
-    strides: [columns, pitch, 1],
-    box: [1, tiles.box, depthOf(dtype)],
+    sizes: [count, groups, rows, columns],
+    strides: [columns, rows * pitch, pitch, 1],
+    box: [1, 1, tiles.box, depthOf(dtype)],
     offset: p.secondOffset,
     tf32: dtype === f32,
   });
   return { schema, tiles, load: loadWeights };
 }
 
-// ── Where the result goes ────────────────────────────────────────────────────────────────────────────────────────
-
-interface PhasePlaces extends ResultPlaces {
-  readonly taps: KernelTaps;
-  /** Elements from an image's pixels of one phase to those of the next, downwards and across. */
-  readonly apart: readonly [number, number];
-}
-
-interface PhaseContext extends PipelineContext {
-  readonly pixelOf: typeof pixelOf;
-}
-
-/** The number of a pixel of the result, given its number among those of its phase; −1 if it is beyond the images. */
-function pixelOf(batch: number, row: number, { i32, idiv, work }: PipelineContext): number {
-  const { byEngine, taps } = work.c as PhasePlaces;
-  const { counts, horizontal, phases, problem, vertical } = taps;
-  const { outSize } = problem;
-  const phase = phases - 1 - batch;
-  const r = (idiv(row, counts[1]) % counts[0]) * vertical.phases + idiv(phase, horizontal.phases);
-  const c = (row % counts[1]) * horizontal.phases + (phase % horizontal.phases);
-  let pixel = i32((idiv(row, counts[0] * counts[1]) * outSize[0] + r) * outSize[1] + c);
-  if (row >= work.sizes.M) pixel = -1;
-  // Where phases are equal, every pixel of them is in an image.
-  if (!byEngine && (r >= outSize[0] || c >= outSize[1])) pixel = -1;
-  return pixel;
-}
-
-function finishInPhase(
-  v: number,
-  _first: number,
-  _second: number,
-  _ofBias: number,
-  batch: number,
-  row: number,
-  column: number,
-  keep: (v: number) => void,
-  context: PhaseContext,
-): void {
-  const { cast, finish, pixelOf, work } = context;
-  const pixel = pixelOf(batch, row, context);
-  if (work.isFree || (pixel >= 0 && column < work.sizes.N)) keep(finish(cast(v), 0, pixel, column));
-}
-
-/** The copy engine walks over the pixels of a phase, whose first is so many channels from the image's first. */
-function storeWalk(
-  c: Memory,
-  cs: Memory,
-  { group, held }: SumsTile,
-  { batch }: WarpgroupPlace,
-  row: number,
-  column: number,
-  { idiv, tmaStore, work }: PipelineContext,
-): void {
-  const { apart, taps } = work.c as PhasePlaces;
-  const { counts, horizontal, phases } = taps;
-  const phase = phases - 1 - batch;
-  const from = idiv(phase, horizontal.phases) * apart[0] + (phase % horizontal.phases) * apart[1] + column;
-  const image = idiv(row, counts[0] * counts[1]);
-  tmaStore(c, image, idiv(row, counts[1]) % counts[0], row % counts[1], from, cs, group, held, 0, 0);
-}
-
-/** Where phases or channels are uneven, the threads of a group store their rows, 4 elements at a time. */
-function storeRows(
-  c: Memory,
-  cs: Memory,
-  { group, held, thread }: SumsTile,
-  { batch }: WarpgroupPlace,
-  row: number,
-  column: number,
-  context: PhaseContext,
-): void {
-  const { idiv, load4, pixelOf, store4, work, ROWS, THREADS } = context;
-  const perRow = idiv(work.width, 4);
-  for (let i = thread; i < ROWS * perRow; i += THREADS) {
-    const r = idiv(i, perRow);
-    const inRow = 4 * (i % perRow);
-    const pixel = pixelOf(batch, row + r, context);
-    if (pixel >= 0 && column + inRow < work.sizes.N)
-      store4(c, pixel * work.sizes.N + column + inRow, load4(cs, group, held, r, inRow));
-  }
-}
-
-/** Of a strided input gradient: each phase's pixels, at their places in the images. */
-function phaseResult({ dtype, images, outputs, outSize }: LastProblem, taps: KernelTaps): WarpgroupResult {
-  const { counts, vertical, horizontal } = taps;
-  const [down, across] = [vertical.phases, horizontal.phases];
-  const apart = [outSize[1] * outputs, outputs] as const;
-  // The engine sees all phases as channels of the pixels of one. It would store a panel's last columns in the next.
-  const byEngine =
-    outSize[0] === counts[0] * down && outSize[1] === counts[1] * across && outputs % depthOf(dtype) === 0;
-  const places: PhasePlaces = { byEngine, taps, apart };
-  return {
-    schema: (dtype, box) =>
-      byEngine
-        ? tensorMap(dtype, {
-            sizes: [images, ...counts, (down - 1) * apart[0] + across * outputs],
-            strides: [outSize[0] * apart[0], down * apart[0], across * outputs, 1],
-            box,
-            walk: { from: [0, 0], counts },
-          })
-        : buffer(dtype),
-    places,
-    finishAt: finishInPhase,
-    storeTile: byEngine ? storeWalk : storeRows,
-  };
-}
-
-interface TapPlaces extends ResultPlaces {
-  readonly pitch: number;
-}
-
-function storeTap(
-  c: Memory,
-  cs: Memory,
-  { group, held }: SumsTile,
-  { split }: WarpgroupPlace,
-  row: number,
-  column: number,
-  { idiv, tmaStore, work }: PipelineContext,
-): void {
-  const { pitch } = work.c as TapPlaces;
-  tmaStore(c, split, idiv(column, pitch), row, column % pitch, cs, group, held, 0, 0);
-}
-
-/** The weight gradient, or its parts, (split, output, tap, input). */
-function tapResult({ kernel, inputs, outputs }: LastProblem, splits: number, pitch: number): WarpgroupResult {
-  const count = kernel[0] * kernel[1];
-  const places: TapPlaces = { byEngine: true, pitch };
-  return {
-    schema: (dtype, [rows, columns]) =>
-      tensorMap(dtype, {
-        sizes: [splits, count, outputs, inputs],
-        strides: [outputs * count * inputs, inputs, count * inputs, 1],
-        box: [1, 1, rows, columns],
-      }),
-    places,
-    finishAt: finishInMatrix,
-    storeTile: storeTap,
-  };
-}
-
 // ── The kernels ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** As a matrix product, whose launch rule is asked for tiles. A phase has its share of the taps. */
+/** As matrix products, whose launch rule is asked for tiles: one for each group. A phase has its share of the taps. */
 export function asProduct(p: Geometry, weight: boolean): WarpgroupSizes {
   const { dtype } = p;
   const pixels = p.images * p.outSize[0] * p.outSize[1];
@@ -365,17 +234,18 @@ export function asProduct(p: Geometry, weight: boolean): WarpgroupSizes {
   const rounded = (n: number): number => Math.ceil(n / depth) * depth;
   const count = p.kernel[0] * p.kernel[1];
   if (weight) {
-    const sizes = { batches: 1, M: p.outputs, N: count * rounded(p.inputs), K: pixels };
+    const sizes = { batches: p.groups, M: p.outputs, N: count * rounded(p.inputs), K: pixels };
     return { ...sizes, dtype, turned: { a: dtype === f32, b: dtype === f32 } };
   }
   const { counts, phases } = tapsOf(p);
   const K = Math.ceil(count / phases) * rounded(p.inputs);
-  const sizes = { batches: phases, M: p.images * counts[0] * counts[1], N: p.outputs, K };
-  // Blocks do not share the sums of phases.
+  const batches = phases * p.groups;
+  const sizes = { batches, M: p.images * counts[0] * counts[1], N: p.outputs, K };
+  // Blocks do not share the sums of phases, nor of groups.
   return {
     ...sizes,
     dtype,
-    whole: phases > 1,
+    whole: batches > 1,
     beside: phases === 1 ? p.beside : 0,
     sums: phases === 1 ? p.sums : undefined,
     turned: { a: false, b: false },
@@ -409,17 +279,21 @@ export function convolveWarpgroups(p: LastProblem, tile: WarpgroupTile, units: n
   const sizes = asProduct(p, false);
   const { batches, N } = sizes;
   const M = heightOf(sizes, tile);
-  const plain = tile.patch ? patchResult(p, tile, tile.patch) : matrixResult(tile.splits, M, N);
+  const { groups } = p;
+  const plain = tile.patch
+    ? patchResult(p, tile, tile.patch)
+    : matrixResult(tile.splits * groups, M, N, groups);
   const problem = {
     ...{ name: p.adjoint ? 'conv2dInputWarpgroups' : 'conv2dWarpgroups', batches, M, N, K: p.inputs },
+    abreast: groups,
     terms: vertical.count.flatMap((down) => horizontal.count.map((across) => down * across)).reverse(),
     a: tile.patch ? patchOperand(p, taps, tile, tile.patch) : pixelOperand(p, taps, true, rowsOf(tile)),
     b: weightOperand(p, taps, tile),
-    result: phases > 1 ? phaseResult(p, taps) : plain,
+    result: phases > 1 ? phaseResult(p, taps, tile) : plain,
     output: p.output,
     finish: p.finish,
     sums: p.sums,
-    functions: { pick, eachTap, pixelOf, ...PATCHES },
+    functions: { ...TAPS, ...PATCHES, ...PHASES },
   };
   return byWarpgroups(problem, tile, p.dtype, units);
 }
@@ -430,19 +304,19 @@ export const isWholeGradient = ({ inputs, dtype }: LastProblem, { splits }: Warp
 
 /** The weight gradient (output, tap, input) from x and dY, or unless it is whole its parts, (split, output, tap, input). */
 export function convolveWeightWarpgroups(p: LastProblem, tile: WarpgroupTile, units: number): GridKernel {
-  const { dtype, outputs, secondOffset } = p;
-  const { M, N, K } = asProduct(p, true);
+  const { dtype, groups, outputs, secondOffset } = p;
+  const { batches, M, N, K } = asProduct(p, true);
   const pitch = N / (p.kernel[0] * p.kernel[1]);
-  const layout = { offset: secondOffset, batch: [], batchStrides: [], rowStride: 1, columnStride: outputs };
+  const layout = pixelMatrix(false, groups, outputs, secondOffset);
   const problem = {
-    ...{ name: 'conv2dWeightWarpgroups', batches: 1, M, N, K, terms: [1] },
+    ...{ name: 'conv2dWeightWarpgroups', batches, M, N, K, terms: [1] },
     parts: !isWholeGradient(p, tile),
     a: matrixOperand(layout, { size: M, inner: K, along: rowsOf(tile), dtype }),
     b: pixelOperand(p, tapsOf(p), false, tile.columns, pitch),
     result: tapResult(p, tile.splits, pitch),
     output: p.output,
     finish: p.finish,
-    functions: {},
+    functions: TAPS,
   };
   return byWarpgroups(problem, tile, dtype, units);
 }

@@ -57,6 +57,8 @@ export interface WarpgroupWork extends ResultWork {
   readonly band: number;
   readonly splits: number;
   readonly total: number;
+  /** `WarpgroupProblem.abreast` */
+  readonly abreast: number;
   /** Along K: stages of a term, of each batch, and of a block that shares it; steps of a stage, and of one wgmma. */
   readonly chunks: number;
   readonly lengths: readonly number[];
@@ -100,26 +102,30 @@ export interface PipelineContext extends ResultContext {
 }
 
 /** Stages along K of a batch. */
-function lengthOf(batch: number, { i32, work }: PipelineContext): number {
-  const { lengths } = work;
+function lengthOf(batch: number, { i32, idiv, work }: PipelineContext): number {
+  const { abreast, lengths } = work;
   let length = i32(lengths[0]!);
-  for (let n = 1; n < lengths.length; n++) if (batch === n) length = lengths[n]!;
+  for (let n = 1; n < lengths.length; n++) if (idiv(batch, abreast) === n) length = lengths[n]!;
   return length;
 }
 
 /** Calls `body` for each tile of C that the block takes. */
 function eachTile(body: (at: WarpgroupPlace) => void, context: PipelineContext): void {
   const { blockIdx, gridDim, idiv, lengthOf, work } = context;
-  const { across, band, columns, down, rows, share, sizes, total } = work;
+  const { abreast, across, band, columns, down, rows, share, sizes, total } = work;
+  // All batches that lie beside each other are one matrix here.
+  const breadth = abreast * across;
   for (let number = blockIdx.x; number < total; number += gridDim.x) {
     const split = idiv(number, down * across * sizes.batches);
-    const batch = idiv(number, down * across) % sizes.batches;
-    const inBatch = number % (down * across);
-    const first = idiv(inBatch, band * across) * band;
+    const matrix = idiv(number, down * breadth) % idiv(sizes.batches, abreast);
+    const inMatrix = number % (down * breadth);
+    const first = idiv(inMatrix, band * breadth) * band;
     const height = Math.min(band, down - first);
-    const inBand = inBatch - first * across;
+    const inBand = inMatrix - first * breadth;
     const row = (first + (inBand % height)) * rows;
-    const column = idiv(inBand, height) * columns;
+    const tile = idiv(inBand, height);
+    const batch = matrix * abreast + (abreast > 1 ? idiv(tile, across) : 0);
+    const column = (abreast > 1 ? tile % across : tile) * columns;
     const from = split * share;
     body({ split, batch, row, column, from, end: Math.min(from + share, lengthOf(batch, context)) });
   }

@@ -205,9 +205,14 @@ function loadInMatrix(
     tmaLoad(to, tile, held, i * idiv(ROWS, boxes), 0, from, batch, row, column + i * width, full, barrier);
 }
 
-/** A matrix of each batch, or of each part of each batch. */
-export const matrixResult = (batches: number, M: number, N: number): WarpgroupResult => ({
-  schema: (dtype, [rows, columns]) => tensorMap(dtype, { sizes: [batches, M, N], box: [1, rows, columns] }),
+/** A matrix of each batch, or of each part of each batch. @param abreast 1, or all batches: they lie beside each other */
+export const matrixResult = (batches: number, M: number, N: number, abreast = 1): WarpgroupResult => ({
+  schema: (dtype, [rows, columns]) =>
+    tensorMap(dtype, {
+      sizes: [batches, M, N],
+      strides: [abreast > 1 ? N : M * N, abreast * N, 1],
+      box: [1, rows, columns],
+    }),
   places: { byEngine: true },
   finishAt: finishInMatrix,
   storeTile: storeInMatrix,

@@ -399,7 +399,7 @@ function storeSums(
         storeTile(c, cs, tile, at, place.row, place.column, context);
         tmaCommit();
       }
-      if (columnSums > 0) sumColumns(cs, values, totals, beside, tile, place.row, place.column, context);
+      if (columnSums > 0) sumColumns(cs, values, totals, beside, tile, place, context);
     }
   }
 }
@@ -415,8 +415,7 @@ function sumColumns(
   totals: Memory,
   beside: Beside,
   tile: SumsTile,
-  top: number,
-  left: number,
+  place: MatrixPlace,
   context: ResultContext,
 ): void {
   const { addTerms, arrive, groupBarrier, idiv, lane, laneId, load2, shuffleXor, splat2, vec2 } = context;
@@ -427,10 +426,12 @@ function sumColumns(
   const sharers = idiv(32, pairs);
   const sharer = idiv(laneId, pairs);
   const inRow = 2 * (idiv(thread, 32) * pairs + (laneId % pairs));
-  const part = idiv(top, ROWS);
-  const column = left + inRow;
+  const part = idiv(place.row, ROWS);
+  const column = place.column + inRow;
+  // Of all batches, which lie beside each other.
+  const ofAll = place.batch * sizes.N + column;
   // A warpgroup's last rows may lie beyond the matrix.
-  if (top < sizes.M) {
+  if (place.row < sizes.M) {
     const first = 2 * (sharer % 4) + idiv(sharer, 4);
     const perEight = idiv(8, sharers);
     for (let i = 0; i < idiv(width, 4); i++)
@@ -441,7 +442,7 @@ function sumColumns(
       if (isWhole || column < sizes.N)
         for (let i = 0; i < idiv(width, 4); i++) {
           const row = first + 8 * idiv(i, perEight) + (i % perEight);
-          addTerms(numbers, values[i]!, totals, beside, tile, part, row, column, inRow, context);
+          addTerms(numbers, values[i]!, totals, beside, tile, part, row, ofAll, inRow, context);
         }
       for (let n = 0; n < numbers.length; n++) {
         const number = numbers[n]!;
@@ -454,7 +455,7 @@ function sumColumns(
         }
       }
     }
-    if (sharer === 0 && (isWhole || column < sizes.N)) storeColumnSums(part, column, totals);
+    if (sharer === 0 && (isWhole || column < sizes.N)) storeColumnSums(part, ofAll, totals);
   }
   if (work.beside > 0) {
     // One lane says for all that they have read.

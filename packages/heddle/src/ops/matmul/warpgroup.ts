@@ -63,11 +63,16 @@ const takenOf = (dtype: DType): DType => (dtype === i8 ? i32 : dtype);
 export interface WarpgroupProblem extends TileEpilogue {
   readonly name: string;
   readonly batches: number;
+  /**
+   * So many batches, one after the other, lie beside each other, in A as in C, as the groups of a convolution: their tiles are taken
+   * as those of one matrix, whose lines of memory they share. Default: 1.
+   */
+  readonly abreast?: number;
   readonly M: number;
   readonly N: number;
   /** Of one term. */
   readonly K: number;
-  /** Terms of each batch, or of all of them: products that are added up, as those of a convolution's taps. */
+  /** Terms of each batch, or of each `abreast`, or of all of them: products that are added up, as those of a convolution's taps. */
   readonly terms: readonly number[];
   readonly a: WarpgroupOperand;
   readonly b: WarpgroupOperand;
@@ -78,7 +83,7 @@ export interface WarpgroupProblem extends TileEpilogue {
   readonly output?: DType | undefined;
   /** The result is parts even where blocks do not share K. Default: false. */
   readonly parts?: boolean;
-  /** Sums of columns, of parts of 64 rows, that are wanted beside the one matrix. Default: none. */
+  /** Sums of columns, of parts of 64 rows, that are wanted beside the one matrix, or all `abreast`. Default: none. */
   readonly sums?: ColumnSums | undefined;
   /** What the operands' and the result's device functions call. */
   readonly functions: Constants;
@@ -281,7 +286,7 @@ interface Kept {
 
 function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): WarpgroupWork {
   const { dtype, out, inParts, units } = kept;
-  const { M, N, batches } = p;
+  const { M, N, abreast = 1, batches } = p;
   const { columns, exchanged = false, splits } = tile;
   const rows = rowsOf(tile);
   const [height, breadth] = exchanged ? [N, M] : [M, N];
@@ -302,7 +307,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
   const lanes = p.b.quads ? 4 : 2;
   return {
     ...tile,
-    ...{ rows, down, across, chunks, lengths, depth, oneTerm: Math.max(...p.terms) === 1 },
+    ...{ rows, down, across, abreast, chunks, lengths, depth, oneTerm: Math.max(...p.terms) === 1 },
     ...{ width, pitch: width * out.bytes, boxes: exchanged ? ROWS / width : 1 },
     sizes: { M, N, batches },
     exchanged,

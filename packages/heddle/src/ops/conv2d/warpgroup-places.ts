@@ -1,0 +1,161 @@
+/** Where the results of convolutions by warpgroups (warpgroup.ts) go that are no matrices. */
+import { buffer, tensorMap } from '../../kernel/ir/types.js';
+import type { Memory } from '../../kernel/language/language.js';
+import type { WarpgroupTile } from '../matmul/warpgroup-layout.js';
+import type { PipelineContext } from '../matmul/warpgroup-pipeline.js';
+import { finishInMatrix } from '../matmul/warpgroup-product.js';
+import type { ResultPlaces, SumsTile, WarpgroupPlace, WarpgroupResult } from '../matmul/warpgroup-result.js';
+import type { LastProblem } from './last-product.js';
+import type { KernelTaps, TapContext } from './warpgroup-taps.js';
+
+interface PhasePlaces extends ResultPlaces {
+  readonly taps: KernelTaps;
+  /** Elements from an image's pixels of one phase to those of the next, downwards and across. */
+  readonly apart: readonly [number, number];
+}
+
+interface PhaseContext extends TapContext {
+  readonly pixelOf: typeof pixelOf;
+}
+
+/** The number of a pixel of the result, given its number among those of its phase; −1 if it is beyond the images. */
+function pixelOf(batch: number, row: number, context: PhaseContext): number {
+  const { i32, idiv, phaseOf, work } = context;
+  const { byEngine, taps } = work.c as PhasePlaces;
+  const { counts, horizontal, problem, vertical } = taps;
+  const { outSize } = problem;
+  const phase = phaseOf(batch, taps, context);
+  const r = (idiv(row, counts[1]) % counts[0]) * vertical.phases + idiv(phase, horizontal.phases);
+  const c = (row % counts[1]) * horizontal.phases + (phase % horizontal.phases);
+  let pixel = i32((idiv(row, counts[0] * counts[1]) * outSize[0] + r) * outSize[1] + c);
+  if (row >= work.sizes.M) pixel = -1;
+  // Where phases are equal, every pixel of them is in an image.
+  if (!byEngine && (r >= outSize[0] || c >= outSize[1])) pixel = -1;
+  return pixel;
+}
+
+function finishInPhase(
+  v: number,
+  _first: number,
+  _second: number,
+  _ofBias: number,
+  batch: number,
+  row: number,
+  column: number,
+  keep: (v: number) => void,
+  context: PhaseContext,
+): void {
+  const { cast, finish, groupOf, pixelOf, work } = context;
+  const { taps } = work.c as PhasePlaces;
+  const pixel = pixelOf(batch, row, context);
+  if (work.isFree || (pixel >= 0 && column < work.sizes.N))
+    keep(finish(cast(v), groupOf(batch, taps), pixel, column));
+}
+
+/** The copy engine walks over the pixels of a phase, whose first is so many channels from the image's first. */
+function storeWalk(
+  c: Memory,
+  cs: Memory,
+  { group, held }: SumsTile,
+  { batch }: WarpgroupPlace,
+  row: number,
+  column: number,
+  context: PhaseContext,
+): void {
+  const { groupOf, idiv, phaseOf, tmaStore, work } = context;
+  const { apart, taps } = work.c as PhasePlaces;
+  const { counts, horizontal } = taps;
+  const phase = phaseOf(batch, taps, context);
+  const channel = groupOf(batch, taps) * work.sizes.N + column;
+  const from = idiv(phase, horizontal.phases) * apart[0] + (phase % horizontal.phases) * apart[1] + channel;
+  const image = idiv(row, counts[0] * counts[1]);
+  tmaStore(c, image, idiv(row, counts[1]) % counts[0], row % counts[1], from, cs, group, held, 0, 0);
+}
+
+/** Where phases or channels are uneven, the threads of a group store their rows, 4 elements at a time. */
+function storeRows(
+  c: Memory,
+  cs: Memory,
+  { group, held, thread }: SumsTile,
+  { batch }: WarpgroupPlace,
+  row: number,
+  column: number,
+  context: PhaseContext,
+): void {
+  const { groupOf, idiv, load4, pixelOf, store4, work, ROWS, THREADS } = context;
+  const { taps } = work.c as PhasePlaces;
+  const { N } = work.sizes;
+  const perRow = idiv(work.width, 4);
+  for (let i = thread; i < ROWS * perRow; i += THREADS) {
+    const r = idiv(i, perRow);
+    const inRow = 4 * (i % perRow);
+    const pixel = pixelOf(batch, row + r, context);
+    const channel = (pixel * taps.problem.groups + groupOf(batch, taps)) * N + column + inRow;
+    if (pixel >= 0 && column + inRow < N) store4(c, channel, load4(cs, group, held, r, inRow));
+  }
+}
+
+/** Of a strided input gradient: each phase's pixels, at their places in the images. */
+export function phaseResult(p: LastProblem, taps: KernelTaps, { columns }: WarpgroupTile): WarpgroupResult {
+  const { groups, images, outputs, outSize } = p;
+  const { counts, vertical, horizontal } = taps;
+  const [down, across] = [vertical.phases, horizontal.phases];
+  const apart = [outSize[1] * groups * outputs, groups * outputs] as const;
+  // The engine sees all phases as channels of the pixels of one. It would store what a tile has beyond the outputs in the next.
+  const byEngine =
+    outSize[0] === counts[0] * down && outSize[1] === counts[1] * across && outputs % columns === 0;
+  const places: PhasePlaces = { byEngine, taps, apart };
+  return {
+    schema: (dtype, box) =>
+      byEngine
+        ? tensorMap(dtype, {
+            sizes: [images, ...counts, (down - 1) * apart[0] + across * apart[1]],
+            strides: [outSize[0] * apart[0], down * apart[0], across * apart[1], 1],
+            box,
+            walk: { from: [0, 0], counts },
+          })
+        : buffer(dtype),
+    places,
+    finishAt: finishInPhase,
+    storeTile: byEngine ? storeWalk : storeRows,
+  };
+}
+
+interface TapPlaces extends ResultPlaces {
+  readonly pitch: number;
+}
+
+function storeTap(
+  c: Memory,
+  cs: Memory,
+  { group, held }: SumsTile,
+  { batch, split }: WarpgroupPlace,
+  row: number,
+  column: number,
+  { idiv, tmaStore, work }: PipelineContext,
+): void {
+  const { pitch } = work.c as TapPlaces;
+  const to = work.inParts ? split * work.sizes.batches + batch : batch;
+  tmaStore(c, to, idiv(column, pitch), row, column % pitch, cs, group, held, 0, 0);
+}
+
+/** The weight gradient, or its parts, (split, group, output, tap, input). */
+export function tapResult(p: LastProblem, splits: number, pitch: number): WarpgroupResult {
+  const { groups, kernel, inputs, outputs } = p;
+  const count = kernel[0] * kernel[1];
+  const places: TapPlaces = { byEngine: true, pitch };
+  return {
+    schema: (dtype, [rows, columns]) =>
+      tensorMap(dtype, {
+        sizes: [splits * groups, count, outputs, inputs],
+        strides: [outputs * count * inputs, inputs, count * inputs, 1],
+        box: [1, 1, rows, columns],
+      }),
+    places,
+    finishAt: finishInMatrix,
+    storeTile: storeTap,
+  };
+}
+
+/** The device functions, as constants of a kernel. */
+export const PHASES = { pixelOf };
