@@ -64,6 +64,18 @@ const CASES: readonly [ConvolutionCase, Cut, Partial<WarpgroupTile>, DType[]?][]
   [conv('3×1', [2, 16, 16], [7, 5], [3, 1], { padding: [1, 0] }), [8, 8, 3], { stages: 2 }],
   [conv('2×4', [1, 16, 16], [5, 18], [2, 4], { padding: 1 }), [2, 32], {}],
   [
+    conv('groups, over edges', [2, 3 * 24, 3 * 40], [5, 11], 3, { padding: 1, groups: 3 }),
+    [8, 8],
+    { groups: 2 },
+    [bf16, f32],
+  ],
+  [
+    conv('whole images in groups', [2, 64, 128], 8, 3, { padding: 1, groups: 2 }),
+    [8, 8],
+    { columns: 128 },
+    [bf16, i8],
+  ],
+  [
     conv('by turns', [5, 144, 16], [8, 8], 3, { padding: 1 }),
     [8, 8],
     { groups: 2, alternate: true },

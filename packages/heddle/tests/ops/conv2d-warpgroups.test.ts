@@ -105,6 +105,19 @@ for (const direction of ['forward', 'input', 'weight'] as const)
   test(`${direction} in parts`, () =>
     check(conv('', [2, 72, 16], [5, 7], 3, { padding: 1 }), direction, { ...small, splits: 3 }, bf16));
 
+for (const [dtype, each] of [
+  [bf16, 64],
+  [bf16, 24],
+  [f32, 32],
+] as const)
+  test(`weight of groups of ${each} in parts, ${dtype.name}`, () =>
+    check(
+      conv('', [2, 3 * each, 3 * 72], [5, 7], 3, { padding: 1, groups: 3 }),
+      'weight',
+      { ...small, splits: 3 },
+      dtype,
+    ));
+
 test('what few colours of few taps meet a pixel is gathered, and that changes nothing', () => {
   for (const [shape, dtype, aligned] of [
     [conv('', [2, 3, 64], [5, 6], 3, { stride: [2, 1], padding: [0, 1], dilation: [1, 2] }), f32, 28],
@@ -193,6 +206,8 @@ const wide: readonly ConvolutionCase[] = [
   conv('1×1', [9, 64, 72], [14, 13], 1),
   conv('7×7 of few channels, stride 2', [4, 8, 64], [24, 27], 7, { stride: 2, padding: [3, 0] }),
   conv('5×3, dilated', [3, 40, 64], [17, 11], [5, 3], { padding: [2, 3], dilation: [2, 1] }),
+  conv('3×3 in groups of 64 to 96', [4, 128, 192], [16, 14], 3, { padding: 1, groups: 2 }),
+  conv('3×3 in groups of 40, stride 2', [4, 200, 200], [15, 12], 3, { stride: 2, padding: 1, groups: 5 }),
 ];
 /** Computes it by each variant of its kernel for a target. @returns their names */
 async function inEveryWay(
@@ -205,7 +220,7 @@ async function inEveryWay(
   const { n, c, o, arg } = shape;
   const exact = exactly(shape, direction);
   const x = leaf([n, c, ...arg.size], dtype);
-  const w = leaf([o, c, ...arg.kernel], dtype);
+  const w = leaf([o, c / arg.groups, ...arg.kernel], dtype);
   const y = leaf([n, o, ...outputSize(arg)], dtype);
   const [op, sources] = (
     {
@@ -229,7 +244,7 @@ async function inEveryWay(
 
 for (const [shape, dtype] of [
   ...wide.map((w) => [w, bf16] as const),
-  ...wide.slice(0, 4).map((w) => [w, f32] as const),
+  ...[...wide.slice(0, 4), ...wide.slice(-2)].map((w) => [w, f32] as const),
 ])
   for (const direction of ['forward', 'input', 'weight'] as const)
     test(`cuda: ${direction} of ${shape.name}, ${dtype.name}, in every way`, {

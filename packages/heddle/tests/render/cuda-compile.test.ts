@@ -76,12 +76,22 @@ function warpgroupConvolutions() {
     ...{ imageOffset: 0, secondOffset: 0, finish: irFunction(([v]) => v!) },
   };
   const adjoint: LastProblem = { ...p, adjoint: true, size: p.outSize, outSize: p.size };
+  const grouped = { groups: 3, inputs: 80, outputs: 112 };
   const unstrided: LastProblem = { ...p, stride: [1, 1], outSize: p.size };
   const tile = { groups: 2, each: 2, columns: 64, stages: 4, splits: 1 } as const;
   const patch = { height: 8, width: 8, taps: 3, dilation: 1, down: 4, across: 4, inOrder: false, stages: 3 };
   return [
     convolveWarpgroups(p, tile, 132),
     convolveWarpgroups(adjoint, tile, 132),
+    // In groups, which columns of tiles are wider than.
+    convolveWarpgroups({ ...unstrided, ...grouped }, tile, 132),
+    convolveWarpgroups({ ...adjoint, ...grouped, outputs: 64 }, tile, 132),
+    convolveWarpgroups({ ...unstrided, ...grouped }, { ...tile, stages: 8, patch }, 132),
+    convolveWeightWarpgroups(
+      { ...p, ...grouped },
+      { ...tile, groups: 1, each: 1, columns: 192, splits: 44 },
+      132,
+    ),
     // Of bytes, to bytes.
     convolveWarpgroups({ ...p, dtype: i8, output: i8, finish: toBytes }, { ...tile, columns: 128 }, 132),
     convolveWarpgroups({ ...p, dtype: i8, output: i32 }, { ...tile, splits: 2 }, 132),
