@@ -21,9 +21,6 @@ export interface PixelBlocks {
 
 type Sides = Conv2dArg['kernel'];
 
-/** Bytes that memory is read in: rows of taps that begin within them meet more of them. */
-const SECTOR = 32;
-
 /**
  * The convolution by blocks, if its products take fewer steps.
  * @param aligned channels that it would have otherwise
@@ -39,16 +36,11 @@ export function blocksOf(
   const { dilation, kernel, stride: block } = arg;
   const pixels = block[0] * block[1];
   if (pixels === 1 || dilation.some((n) => n !== 1)) return undefined;
-  const channelsFor = (bytes: number): number => {
-    let each = channels;
-    while ((each * pixels * dtype.bytes) % bytes !== 0) each++;
-    return each;
-  };
+  let each = channels;
+  while ((each * pixels * dtype.bytes) % copy !== 0) each++;
   const steps = ([rows, columns]: Sides, channels: number): number =>
     rows * Math.ceil((columns * channels) / depthOf(dtype));
   const taps = [Math.ceil(kernel[0] / block[0]), Math.ceil(kernel[1] / block[1])] as const;
-  const [least, whole] = [channelsFor(copy), channelsFor(SECTOR)];
-  const each = steps(taps, pixels * whole) > steps(taps, pixels * least) ? least : whole;
   if (steps(taps, pixels * each) >= steps(kernel, aligned)) return undefined;
   const [rows, columns] = outputSize(arg);
   const size = [rows + taps[0] - 1, columns + taps[1] - 1] as const;
