@@ -103,7 +103,7 @@ describe('NCCL is called as nccl.h declares', { skip: compiler ? false : 'no C c
     assert.equal(
       fake.takeLog(),
       'init 1 of 2\nsplit 7000deadbee0 color 0 key 1, size 40 magic cafebeef version 21700, ' +
-        '-2147483648 1 -2147483648 8 any\n',
+        '-2147483648 1 -2147483648 16 any\n',
     );
     assert.throws(
       () => nccl.connectNccl([0, 1, 2, 3, 4, 5, 6, 7, 8], 0, id),
