@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { PhiloxStream } from '../../src/core/philox.js';
-import { freePort, listening, printed, RANK, type RunningRank, start } from '../distributed/processes.js';
+import { freePort, listening, printed, RANK, type RunningRank, startNode } from '../distributed/processes.js';
 
 const MAIN = fileURLToPath(new URL('../../bundle/main.js', import.meta.url));
 
@@ -18,7 +18,7 @@ before(async () => {
 after(() => rm(folder, { recursive: true }));
 
 const launch = (args: readonly string[], env: NodeJS.ProcessEnv = {}): RunningRank =>
-  start(process.execPath, [MAIN, 'launch', '--device', 'cpu', ...args], env, { cwd: folder });
+  startNode([MAIN, 'launch', '--device', 'cpu', ...args], env, { cwd: folder });
 
 async function program(name: string, text: string): Promise<string> {
   await writeFile(join(folder, name), text);

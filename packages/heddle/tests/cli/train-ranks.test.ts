@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { endOf, freePort, printed, type RunningRank, start } from '../distributed/processes.js';
+import { endOf, freePort, printed, type RunningRank, startNode } from '../distributed/processes.js';
 
 const MAIN = fileURLToPath(new URL('../../bundle/main.js', import.meta.url));
 
@@ -18,7 +18,7 @@ before(async () => {
 after(() => rm(folder, { recursive: true }));
 
 const train = (...args: readonly string[]): RunningRank =>
-  start(process.execPath, [MAIN, 'train', '--device', 'cpu', '--no-progress', ...args], {}, { cwd: folder });
+  startNode([MAIN, 'train', '--device', 'cpu', '--no-progress', ...args], {}, { cwd: folder });
 
 interface Line {
   readonly loss: number;
@@ -66,8 +66,7 @@ test('processes that another starter has started train together', { timeout: 30_
   });
   const ends = await endOf(
     [0, 1].map((rank) =>
-      start(
-        process.execPath,
+      startNode(
         [MAIN, 'train', '--device', 'cpu', '--no-progress', ...QUADRANTS, '--out', 'started'],
         environment(rank),
         { cwd: folder },

@@ -16,6 +16,7 @@ import {
   RANK,
   type RankEnd,
   start,
+  startNode,
   startRank,
   startWorld,
 } from './processes.js';
@@ -90,7 +91,7 @@ describe('ranks that find each other', () => {
   limited('as tasks of Slurm', async () => {
     const job = String(process.pid);
     const ranks = [0, 1].map((rank) =>
-      start(process.execPath, [RANK, 'exchange'], {
+      startNode([RANK, 'exchange'], {
         ...{ SLURM_PROCID: String(rank), SLURM_LOCALID: String(rank), SLURM_NODEID: '0', SLURM_STEP_ID: '0' },
         ...{
           SLURM_STEP_NUM_TASKS: '2',

@@ -14,7 +14,7 @@ import {
   type RankEnd,
   type RunningRank,
   ranksEnvironment,
-  start,
+  startNode,
 } from './processes.js';
 
 /** Where ranks compute. */
@@ -45,8 +45,7 @@ export const environmentOf = (device: RankDevice): NodeJS.ProcessEnv => ({
 async function begin(device: RankDevice, ranks: number, ...args: readonly string[]): Promise<RunningRank[]> {
   const port = await freePort();
   return Array.from({ length: ranks }, (_, rank) =>
-    start(
-      process.execPath,
+    startNode(
       [PROGRAM, ...args],
       { ...ranksEnvironment(rank, ranks, port), ...environmentOf(device) },
       { mostMs: MOST_MS[device] },

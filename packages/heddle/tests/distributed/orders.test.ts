@@ -25,7 +25,7 @@ import { Tensor } from '../../src/tensor/tensor.js';
 import { nodeOf, tensorOf } from '../../src/tensor/tracing.js';
 import { assertClose } from '../close.js';
 import { environmentOf } from './device-tests.js';
-import { endOf, freePort, ranksEnvironment, start } from './processes.js';
+import { endOf, freePort, ranksEnvironment, startNode } from './processes.js';
 import type { OrdersJob, OrdersResult } from './rank-orders.js';
 import { traced } from './traced.js';
 import { joinTwin } from './twins.js';
@@ -155,8 +155,7 @@ async function trained(worldSize: number, plain: readonly number[] = []) {
   const job: OrdersJob = { file, steps: 2, plain };
   const port = await freePort();
   const ranks = Array.from({ length: worldSize }, (_, rank) =>
-    start(
-      process.execPath,
+    startNode(
       [PROGRAM, JSON.stringify(job)],
       { ...ranksEnvironment(rank, worldSize, port), ...environmentOf('cpu') },
       { mostMs: LIMIT.timeout },

@@ -3,6 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:net';
 import { fileURLToPath } from 'node:url';
+import { NODE_FLAGS } from '../node-flags.js';
 
 export const RANK = fileURLToPath(new URL('./rank.js', import.meta.url));
 
@@ -56,6 +57,12 @@ export function start(
   return { child, ended, out: () => out };
 }
 
+export const startNode = (
+  args: readonly string[],
+  env: NodeJS.ProcessEnv,
+  options?: Parameters<typeof start>[3],
+): RunningRank => start(process.execPath, [...NODE_FLAGS, ...args], env, options);
+
 /** The variables of a rank on this host. */
 export const ranksEnvironment = (rank: number, worldSize: number, port: number): NodeJS.ProcessEnv => ({
   RANK: String(rank),
@@ -72,8 +79,7 @@ export const startRank = (
   worldSize: number,
   port: number,
   env: NodeJS.ProcessEnv = {},
-): RunningRank =>
-  start(process.execPath, [RANK, ...args], { ...ranksEnvironment(rank, worldSize, port), ...env });
+): RunningRank => startNode([RANK, ...args], { ...ranksEnvironment(rank, worldSize, port), ...env });
 
 /** All ranks of a world, on a port that was free. */
 export async function startWorld(

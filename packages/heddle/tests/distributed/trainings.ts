@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { environmentOf, MOST_MS, type RankDevice } from './device-tests.js';
-import { endOf, freePort, type RunningRank, ranksEnvironment, start } from './processes.js';
+import { endOf, freePort, type RunningRank, ranksEnvironment, startNode } from './processes.js';
 import type { Trained, TrainingJob } from './rank-train.js';
 
 export const TRAIN = fileURLToPath(new URL('./rank-train.js', import.meta.url));
@@ -69,8 +69,7 @@ export class Trainings {
   async begin(worldSize: number, job: Job, file: string = this.newFile()): Promise<RunningRank[]> {
     const port = await freePort();
     return Array.from({ length: worldSize }, (_, rank) =>
-      start(
-        process.execPath,
+      startNode(
         [TRAIN, JSON.stringify({ ...job, file })],
         { ...ranksEnvironment(rank, worldSize, port), ...this.environment },
         { mostMs: MOST_MS[this.#device] },
