@@ -35,8 +35,14 @@ if (files.length === 0) {
   console.error(`No test file has ${wanted.join(' or ')} in its name. Build first: npm run build.`);
   process.exit(2);
 }
-/** For processes that end soon: functions must run longer before V8 optimizes them, and its collector has one thread. */
-const V8_FLAGS = ['--max-optimized-bytecode-size=4000', '--interrupt-budget=500000', '--single-threaded-gc'];
+/**
+ * For processes that end soon: functions must run longer before V8 optimizes them, and its collector has one thread. Node does not
+ * start with flags that its V8 does not have.
+ */
+const known = spawnSync(process.execPath, ['--v8-options'], { encoding: 'utf8' }).stdout;
+const V8_FLAGS = [
+  ...['--max-optimized-bytecode-size=4000', '--interrupt-budget=500000', '--single-threaded-gc'],
+].filter((flag) => known.includes(`${flag.split('=')[0]} (`));
 const { status } = spawnSync(
   process.execPath,
   [...V8_FLAGS, ...['--test', '--test-reporter=spec', '--test-concurrency=3'], ...files],

@@ -4,10 +4,6 @@
  */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { DTYPES, type DTypeName, type TypedArray } from '../../src/core/dtype.js';
-import { fromBf16, fromF16 } from '../../src/core/float16.js';
-import * as distributed from '../../src/distributed/index.js';
-import { averageGradients } from '../../src/distributed/index.js';
 import {
   type AnyTensor,
   crossEntropy,
@@ -24,7 +20,11 @@ import {
   type Tensor,
   tensor,
   time,
-} from '../../src/index.js';
+} from 'heddle';
+import * as distributed from 'heddle/distributed';
+import { averageGradients } from 'heddle/distributed';
+import { DTYPES, type DTypeName, type TypedArray } from 'heddle/internal/core/dtype.js';
+import { fromBf16, fromF16 } from 'heddle/internal/core/float16.js';
 import { ALL_DTYPES, ALL_OPS, reducedValues, valuesOfRank } from './rank-values.js';
 
 const [scenario = '', argument = 'null'] = process.argv.slice(2);

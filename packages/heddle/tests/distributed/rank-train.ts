@@ -1,11 +1,9 @@
 /**
  * A rank of a training, as a process: `rank-train.js <job as JSON>`. It writes its `Trained` as JSON to the job's file, with its
- * rank behind the name.
+ * rank behind the name. It imports the bundle, as users do, which Node loads in half the time.
  */
 import { createHash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
-import { DTYPES, type DTypeName } from '../../src/core/dtype.js';
-import * as distributed from '../../src/distributed/index.js';
 import {
   type AnyTensor,
   ArrayDataset,
@@ -24,8 +22,10 @@ import {
   type Tensor,
   TensorDataset,
   tensor,
-} from '../../src/index.js';
-import { hostRoutine, registerHostRoutine } from '../../src/runtime/host-routines.js';
+} from 'heddle';
+import * as distributed from 'heddle/distributed';
+import { DTYPES, type DTypeName } from 'heddle/internal/core/dtype.js';
+import { hostRoutine, registerHostRoutine } from 'heddle/internal/runtime/host-routines.js';
 
 /** What is trained, and how. */
 export interface TrainingJob {

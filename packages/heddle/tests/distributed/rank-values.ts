@@ -1,6 +1,6 @@
 /** Values that each rank can make for all others, and what collectives should make of them, element by element. */
-import { arrayOf, DTYPES, type DTypeName, type TypedArray } from '../../src/core/dtype.js';
-import { fromBf16, fromF16, toBf16, toF16 } from '../../src/core/float16.js';
+import { arrayOf, DTYPES, type DTypeName, type TypedArray } from 'heddle/internal/core/dtype.js';
+import { fromBf16, fromF16, toBf16, toF16 } from 'heddle/internal/core/float16.js';
 import type { ReductionOp } from '../../src/distributed/transport.js';
 
 export const ALL_DTYPES = Object.keys(DTYPES) as DTypeName[];

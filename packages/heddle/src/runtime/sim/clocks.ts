@@ -6,38 +6,61 @@
  */
 
 /** Steps of the agents, by their numbers; 0 for those of whom nothing is known. */
-type Steps = number[];
+type Steps = Int32Array;
 
-const join = (into: Steps, from: Steps): void => {
-  for (let i = 0; i < from.length; i++) {
-    const step = from[i] ?? 0;
-    if (step > (into[i] ?? 0)) into[i] = step;
-  }
-};
+/** The same steps, with a place for so many agents at least. Places are a power of two: agents come one by one. */
+function withRoom(steps: Steps, agents: number): Steps {
+  if (agents <= steps.length) return steps;
+  const larger = new Int32Array(2 ** Math.ceil(Math.log2(agents)));
+  larger.set(steps);
+  return larger;
+}
+
+function join(into: Steps, from: Steps): Steps {
+  const all = withRoom(into, from.length);
+  for (let i = 0; i < from.length; i++) if (from[i]! > all[i]!) all[i] = from[i]!;
+  return all;
+}
+
+function withStep(steps: Steps, agent: number, step: number): Steps {
+  const all = withRoom(steps, agent + 1);
+  all[agent] = step;
+  return all;
+}
 
 /** What a thread knows, or what those who wait at a barrier learn. */
 export class Knowledge {
   /** What happened before. */
-  readonly seen: Steps = [];
+  #seen: Steps = new Int32Array(0);
   /** Of that, what threads have fenced for the copy engine and the tensor cores. */
-  readonly fenced: Steps = [];
+  #fenced: Steps = this.#seen;
 
-  learn({ seen, fenced }: Knowledge): void {
-    join(this.seen, seen);
-    join(this.fenced, fenced);
+  learn(of: Knowledge): void {
+    this.#seen = join(this.#seen, of.#seen);
+    this.#fenced = join(this.#fenced, of.#fenced);
   }
 
   /** What an agent has done up to a step. */
   see(agent: number, step: number): void {
-    if (!this.hasSeen(agent, step)) this.seen[agent] = step;
+    if (!this.hasSeen(agent, step)) this.#seen = withStep(this.#seen, agent, step);
+  }
+
+  /** What has been seen of an agent is fenced. */
+  fence(agent: number): void {
+    this.#fenced = withStep(this.#fenced, agent, this.lastOf(agent));
+  }
+
+  /** The last step of an agent that happened before; 0 for none. */
+  lastOf(agent: number): number {
+    return this.#seen[agent] ?? 0;
   }
 
   hasSeen(agent: number, step: number): boolean {
-    return (this.seen[agent] ?? 0) >= step;
+    return this.lastOf(agent) >= step;
   }
 
   hasFenced(agent: number, step: number): boolean {
-    return (this.fenced[agent] ?? 0) >= step;
+    return (this.#fenced[agent] ?? 0) >= step;
   }
 }
 
@@ -51,7 +74,7 @@ export class Clocks {
   constructor(threads: number) {
     this.#threads = Array.from({ length: threads }, (_, thread) => {
       const knowledge = new Knowledge();
-      knowledge.seen[thread] = 1;
+      knowledge.see(thread, 1);
       return knowledge;
     });
   }
@@ -62,7 +85,7 @@ export class Clocks {
 
   /** The step that a thread is in: what it does now. */
   stepOf(thread: number): number {
-    return this.#threads[thread]!.seen[thread]!;
+    return this.#threads[thread]!.lastOf(thread);
   }
 
   /** The number of an agent beside the threads. */
@@ -79,7 +102,7 @@ export class Clocks {
   release(thread: number, to: Knowledge): void {
     const own = this.#threads[thread]!;
     to.learn(own);
-    own.seen[thread]!++;
+    own.see(thread, this.stepOf(thread) + 1);
   }
 
   /** The asynchronous copies of a thread so far. */
@@ -106,9 +129,9 @@ export class Clocks {
    */
   fence(thread: number): void {
     const own = this.#threads[thread]!;
-    own.fenced[thread] = own.seen[thread]!;
-    for (const { agent } of this.#copies.values()) own.fenced[agent] = own.seen[agent] ?? 0;
-    own.seen[thread]!++;
+    own.fence(thread);
+    for (const { agent } of this.#copies.values()) own.fence(agent);
+    own.see(thread, this.stepOf(thread) + 1);
   }
 
   /** These threads have met. */

@@ -221,7 +221,7 @@ export class AsyncEngine {
       by: 'a tile copy',
       isAsync: true,
     };
-    barrier.arriving.seen[actor.agent] = actor.step;
+    barrier.arriving.see(actor.agent, actor.step);
     this.cluster.reach(
       rank,
       `tmaLoadMulticast() copies to ${tile.decl.name} of`,
@@ -385,7 +385,7 @@ export class AsyncEngine {
   /** The groups that are done, which the thread now knows of. */
   #wait(groups: Groups, left: number, thread: number, agent: string): number {
     groups.done = Math.max(groups.done, groups.committed - left);
-    this.clocks.of(thread).seen[this.clocks.agent(agent)] = groups.done;
+    this.clocks.of(thread).see(this.clocks.agent(agent), groups.done);
     return groups.done;
   }
 
