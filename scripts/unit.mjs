@@ -40,9 +40,8 @@ if (files.length === 0) {
  * start with flags that its V8 does not have.
  */
 const known = spawnSync(process.execPath, ['--v8-options'], { encoding: 'utf8' }).stdout;
-const V8_FLAGS = [
-  ...['--max-optimized-bytecode-size=4000', '--interrupt-budget=500000', '--single-threaded-gc'],
-].filter((flag) => known.includes(`${flag.split('=')[0]} (`));
+const flags = ['--max-optimized-bytecode-size=4000', '--interrupt-budget=500000', '--single-threaded-gc'];
+const V8_FLAGS = flags.filter((flag) => known.includes(`${flag.split('=')[0]} (`));
 const { status } = spawnSync(
   process.execPath,
   [...V8_FLAGS, ...['--test', '--test-reporter=spec', '--test-concurrency=3'], ...files],
