@@ -1,7 +1,16 @@
-/** Results in the simulator beside those of the CPU, of the same sources. */
+/** Results in the simulator beside those of the CPU, of the same sources, and the launches that they are planned as. */
 import type { DType } from '../../src/core/dtype.js';
 import { f32 } from '../../src/core/dtype.js';
 import { randn, realize, type Tensor, tensor, useDevice } from '../../src/index.js';
+import type { Target } from '../../src/kernel/ir/target.js';
+import type { ScheduledLaunch } from '../../src/schedule/launch.js';
+import { schedule } from '../../src/schedule/schedule.js';
+
+export const launchesOf = (results: readonly Tensor[], target: Target): readonly ScheduledLaunch[] =>
+  schedule(
+    results.map(({ node }) => node),
+    target,
+  ).launches;
 
 /** Normal numbers of that deviation. */
 export const normal = (dtype: DType, shape: readonly number[], deviation = 0.2): Tensor =>

@@ -18,19 +18,13 @@ import { openDevice } from '../../src/runtime/registry.js';
 import type { ScheduledLaunch } from '../../src/schedule/launch.js';
 import type { Tune } from '../../src/schedule/passes/tuning.js';
 import { schedule } from '../../src/schedule/schedule.js';
-import { both, normal, valuesOf, worstOf } from './beside-cpu.js';
+import { both, launchesOf, normal, valuesOf, worstOf } from './beside-cpu.js';
 
 const h200: Target = { ...H200, libraries: new Set<string>() };
 // The simulator runs what an H200 with few multiprocessors would: there are tiles enough for all without sharing sums.
 const target: Target = { ...h200, units: 8 };
 Object.defineProperty(openDevice('sim'), 'target', { value: target });
 useDevice('sim');
-
-const launchesOf = (results: readonly Tensor[], on = target): readonly ScheduledLaunch[] =>
-  schedule(
-    results.map(({ node }) => node),
-    on,
-  ).launches;
 
 const parametersOf = ({ work }: ScheduledLaunch): string[] =>
   'kernel' in work ? work.kernel.params.map(({ name }) => name) : [];
@@ -71,7 +65,7 @@ for (const [name, dtype, shape, channels] of [
         .cast(f32);
       return [y.mean(AXES), y.variance(AXES)];
     };
-    assert.deepEqual(summing(launchesOf(statistics(...(sources as [Tensor, Tensor, Tensor])))), [2]);
+    assert.deepEqual(summing(launchesOf(statistics(...(sources as [Tensor, Tensor, Tensor])), target)), [2]);
     const [mean, variance] = await both(statistics as never, sources);
     // The convolution is rounded to 16 bits, or its operands to tf32; the statistics are of what is stored.
     assert.ok(worstOf(mean!) < 2 ** -12, `${worstOf(mean!)}`);

@@ -7,8 +7,7 @@ import { H200, type Target } from '../../src/kernel/ir/target.js';
 import { dequantizeLinear, quantizeLinear } from '../../src/quantization/index.js';
 import { openDevice } from '../../src/runtime/registry.js';
 import type { ScheduledLaunch } from '../../src/schedule/launch.js';
-import { schedule } from '../../src/schedule/schedule.js';
-import { both, normal, worstOf } from './beside-cpu.js';
+import { both, launchesOf, normal, worstOf } from './beside-cpu.js';
 
 // Every pass of the scheduler is verified.
 process.env.HEDDLE_CHECK = '1';
@@ -16,12 +15,6 @@ process.env.HEDDLE_CHECK = '1';
 const target: Target = { ...H200, libraries: new Set<string>(), units: 8 };
 Object.defineProperty(openDevice('sim'), 'target', { value: target });
 useDevice('sim');
-
-const launchesOf = (results: readonly Tensor[], on = target): readonly ScheduledLaunch[] =>
-  schedule(
-    results.map(({ node }) => node),
-    on,
-  ).launches;
 
 const namesOf = (launches: readonly ScheduledLaunch[]): string[] =>
   launches.flatMap(({ work }) => ('kernel' in work ? [work.kernel.name] : []));
@@ -93,7 +86,7 @@ test('mean and variance of a grouped convolution, summed where it is stored', as
     const y = through.cast(f32).add(4).cast(bf16).cast(f32);
     return [y.mean([0, 2, 3]), y.variance([0, 2, 3])];
   };
-  assert.equal(summing(launchesOf(statistics(...(sources as [Tensor, Tensor])))), 1);
+  assert.equal(summing(launchesOf(statistics(...(sources as [Tensor, Tensor])), target)), 1);
   const [mean, variance] = await both(statistics as never, sources);
   assert.ok(worstOf(mean!) < 2 ** -9, `${worstOf(mean!)}`);
   assert.ok(worstOf(variance!) < 2 ** -6, `${worstOf(variance!)}`);
@@ -122,7 +115,9 @@ test('bytes in groups', async () => {
     conv2d(rounded(x, 0.05), rounded(w, 0.01), undefined, { padding: 1, groups: 4 }),
   ];
   const sources = [normal(f32, [1, 128, 6, 5], 1), normal(f32, [128, 32, 3, 3])];
-  assert.ok(namesOf(launchesOf(ofBytes(...(sources as [Tensor, Tensor])))).includes('conv2dWarpgroups'));
+  assert.ok(
+    namesOf(launchesOf(ofBytes(...(sources as [Tensor, Tensor])), target)).includes('conv2dWarpgroups'),
+  );
   const [pair] = await both(ofBytes as never, sources);
   assert.ok(worstOf(pair!) < 1e-6, `${worstOf(pair!)}`);
 });

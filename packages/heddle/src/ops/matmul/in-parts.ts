@@ -13,7 +13,7 @@ const [LEAST_TERMS, LEAST_PARTS] = [128, 8];
 /**
  * Splits K of a long product with few results into parts, so that all multiprocessors of a GPU have work. It does so where one block
  * would need at least the time of two launches to read the rows and columns of its tile, and that of one to read all columns.
- * Another kernel adds up the parts of each row, and can compute what follows from it.
+ * A second kernel sums the parts of each row and can fuse the operations that follow.
  * @param product makes one product of each part
  */
 export function productInParts(
