@@ -14,6 +14,8 @@ export interface LaunchRule<Problem, Tile> {
   readonly cycles: (target: Target, problem: Problem, tile: Tile) => number;
   /** Of tiles with the same key only the fastest is worth timing. Default: all are. */
   readonly key?: (tile: Tile) => string;
+  /** How many parts of the result the kernel stores, which take memory until they are added up. Default: as many for all tiles. */
+  readonly parts?: (tile: Tile) => number;
 }
 
 /**
@@ -22,7 +24,13 @@ export interface LaunchRule<Problem, Tile> {
  */
 const HOPELESS = 1.15;
 
-/** The `count` tiles that take the fewest cycles, the fastest first; of equals, the one considered first. */
+/** Tiles whose cycles differ by less are equals to the model. */
+const EQUAL = 1.01;
+
+/**
+ * The `count` tiles that take the fewest cycles, the fastest first, but before them that of its equals whose results come in the
+ * fewest parts; of equals in this too, the one considered first.
+ */
 export function fastestTiles<Problem, Tile>(
   rule: LaunchRule<Problem, Tile>,
   target: Target,
@@ -33,10 +41,16 @@ export function fastestTiles<Problem, Tile>(
   for (const tile of rule.candidates(target, problem))
     if (rule.fits(target, problem, tile)) ranked.push({ tile, cycles: rule.cycles(target, problem, tile) });
   ranked.sort((a, b) => a.cycles - b.cycles);
+  const least = ranked[0]?.cycles ?? 0;
+  const partsOf = ({ tile }: (typeof ranked)[number]): number => rule.parts?.(tile) ?? 1;
+  const [first] = ranked
+    .filter(({ cycles }) => cycles <= EQUAL * least)
+    .sort((a, b) => partsOf(a) - partsOf(b));
+  if (first) ranked.unshift(...ranked.splice(ranked.indexOf(first), 1));
   const seen = new Set<string>();
   const tiles: Tile[] = [];
   for (const { tile, cycles } of ranked) {
-    if (tiles.length === count || cycles > HOPELESS * ranked[0]!.cycles) break;
+    if (tiles.length === count || cycles > HOPELESS * least) break;
     const key = rule.key?.(tile);
     if (key !== undefined && seen.has(key)) continue;
     if (key !== undefined) seen.add(key);

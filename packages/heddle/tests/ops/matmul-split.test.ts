@@ -9,10 +9,10 @@ import { leaf } from '../../src/graph/build.js';
 import { callOf, type Stage, type StageArgument, type Variant } from '../../src/graph/fused-op.js';
 import { H200 } from '../../src/kernel/ir/target.js';
 import type { MatmulProblem, OperandLayout } from '../../src/ops/matmul/cpu.js';
-import { isInParts } from '../../src/ops/matmul/cuda-block.js';
+import { isInParts, LEVEL } from '../../src/ops/matmul/cuda-block.js';
 import { matmulSum } from '../../src/ops/matmul/cuda-store.js';
 import { matmul } from '../../src/ops/matmul/op.js';
-import { levelOf, matmulTensor } from '../../src/ops/matmul/tensor-core.js';
+import { matmulTensor } from '../../src/ops/matmul/tensor-core.js';
 import type { TensorTile } from '../../src/ops/matmul/tensor-core-panel.js';
 import { warpgroupStage } from '../../src/ops/matmul/warpgroup.js';
 import type { WarpgroupTile } from '../../src/ops/matmul/warpgroup-layout.js';
@@ -63,7 +63,7 @@ function launches(
 const byWarps = (tile: TensorTile): Way => ({
   stages(p, operand) {
     const product = matmulTensor(p, tile, operand);
-    assert.equal(isInParts(p.K, tile, levelOf(operand)), tile.splits > 1);
+    assert.equal(isInParts(p.K, tile, LEVEL[operand]), tile.splits > 1);
     return launches(p, tile.splits, (to) => gridStage(product, { input: 0 }, { input: 1 }, to));
   },
   bound: (K) => 2 ** -21 + 10 * 2 ** -23 + (K / 8) * 2 ** -24,
@@ -124,6 +124,17 @@ function worstOf({ sizes: [M, N, K], a, b }: Matrices, c: Float32Array): number 
     }
   return worst;
 }
+
+test('copies end where K does, in whichever pieces it is summed', () => {
+  const K = 10240;
+  const sizes = [16, 32, K] as const;
+  const x = { sizes, a: new Float32Array(16 * K).fill(1), b: new Float32Array(K * 32).fill(1) };
+  const tile: TensorTile = { warps: [1, 1, 1], each: [1, 4], depth: 32, stages: 2, splits: 1 };
+  const product = matmulTensor(problemOf(x), tile, 'tf32x3');
+  const c = new Float32Array(16 * 32);
+  runInSimulator([gridStage(product, { input: 0 }, { input: 1 }, { output: true })], [x.a, x.b], c, false);
+  assert.ok(c.every((v) => v === K));
+});
 
 const SIDES: readonly (readonly [string, (v: number) => number])[] = [
   ['of both signs', (v) => v],

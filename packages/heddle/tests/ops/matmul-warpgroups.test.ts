@@ -397,12 +397,17 @@ for (const dtype of [bf16, f16, f32])
   });
 
 test('a sum that is too long for one block is split, however many tiles there are', () => {
-  for (const K of [8192, 8200, 50304, 200_000]) {
-    const sizes = { batches: 1, M: 8192, N: 768, K, dtype: bf16, turned: { a: false, b: false } };
-    const tiles = warpgroupTiles(sizes, H200);
-    assert.ok(tiles.length > 0, `K = ${K}`);
-    for (const { splits } of tiles) assert.ok(K <= splits * LEVEL.tensor, `K = ${K} in ${splits}`);
-  }
+  for (const [dtype, level] of [
+    [bf16, LEVEL.bf16],
+    [f16, LEVEL.f16],
+    [f32, LEVEL.tf32],
+  ] as const)
+    for (const K of [level, level + 8, 50304, 200_000]) {
+      const sizes = { batches: 1, M: 8192, N: 768, K, dtype, turned: { a: false, b: false } };
+      const tiles = warpgroupTiles(sizes, H200);
+      assert.ok(tiles.length > 0, `${dtype.name}, K = ${K}`);
+      for (const { splits } of tiles) assert.ok(K <= splits * level, `${dtype.name}, K = ${K} in ${splits}`);
+    }
 });
 
 test('a B that all tiles have in common stays in the ring, where its stages fit', () => {

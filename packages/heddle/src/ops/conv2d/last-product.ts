@@ -20,6 +20,8 @@ import type { IrFunction } from '../../kernel/ir/ir-function.js';
 import { buffer } from '../../kernel/ir/types.js';
 import { asCast, defineKernel, type Intrinsics, type Memory } from '../../kernel/language/language.js';
 import { splitsOf } from '../launch-rule.js';
+import { LEVEL } from '../matmul/cuda-block.js';
+import { operandOf } from '../matmul/warpgroup-tiles.js';
 import type { GridKernel } from '../tiled.js';
 import { PIPELINE, stagesOf } from './cuda-pipeline.js';
 import type { Convolution } from './problem.js';
@@ -68,9 +70,6 @@ export function inPairs(p: LastProblem): LastProblem {
   const { inputs, imageOffset, secondOffset } = p;
   return { ...p, inputs: inputs / 2, imageOffset: imageOffset / 2, secondOffset: secondOffset / 2 };
 }
-/** Pixels that an accumulator of the weight gradient takes. */
-const LEVEL = 8192;
-
 /** A tile of one operand in shared memory, in words of two elements. Its rows are along K, or across it. */
 interface LastPanel {
   readonly alongK: boolean;
@@ -344,7 +343,7 @@ export function convolveLast(p: LastProblem, tile: LastTile, splits = 1): GridKe
 /** Blocks that share the weight gradient's sum over pixels, if about `wanted` are wanted. */
 export function lastSplits(p: LastProblem, wanted: number): number {
   const pixels = p.images * p.outSize[0] * p.outSize[1];
-  return splitsOf(Math.ceil(pixels / DEPTH), Math.max(wanted, Math.ceil(pixels / LEVEL)));
+  return splitsOf(Math.ceil(pixels / DEPTH), Math.max(wanted, Math.ceil(pixels / LEVEL[operandOf(p.dtype)])));
 }
 
 /** Parts of the weight gradient, (split, output, tap, input), from x and dY. */

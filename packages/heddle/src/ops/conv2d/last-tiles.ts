@@ -104,9 +104,10 @@ const rule: LaunchRule<Request, LastWay> = {
     const perUnit = Math.ceil(blocks / target.units);
     const waits = (steps * tensor.chunk) / Math.min(resident, perUnit);
     const each = steps * Math.max(multiplied, copied) + waits;
-    const sum = request.weight ? 0 : sumCycles(matrixOf(request.problem), tile.splits, target.units);
+    const sum = request.weight ? 0 : sumCycles(matrixOf(request.problem), tile.splits, target);
     return perUnit * each + Math.ceil(perUnit / resident) * latency + sum;
   },
+  parts: ({ splits }) => splits,
 };
 
 const matrixOf = ({ images, outputs, outSize }: LastProblem) => ({

@@ -30,7 +30,7 @@ import {
 } from '../matmul/warpgroup-layout.js';
 import type { OperandStart, WarpgroupOperand } from '../matmul/warpgroup-pipeline.js';
 import { matrixOperand, matrixResult } from '../matmul/warpgroup-product.js';
-import { heightOf, type PatchImages, type WarpgroupSizes } from '../matmul/warpgroup-tiles.js';
+import { heightOf, operandOf, type PatchImages, type WarpgroupSizes } from '../matmul/warpgroup-tiles.js';
 import type { GridKernel } from '../tiled.js';
 import type { LastProblem } from './last-product.js';
 import { PATCHES, patchOperand, patchResult } from './warpgroup-patch.js';
@@ -81,7 +81,7 @@ export function suitsConvolution(p: Geometry): boolean {
     walkFault({ sizes, strides: [], box: [], offset: 0, tf32: false, walk }) === undefined &&
     taps.steps.every((n) => n <= 8) &&
     taps.reach.every((n) => n < walkReach(2)) &&
-    (taps.phases === 1 || asProduct(p, false).K <= LEVEL.tensor)
+    (taps.phases === 1 || asProduct(p, false).K <= LEVEL[operandOf(p.dtype)])
   );
 }
 

@@ -14,7 +14,7 @@ import type { MatmulTile } from './cuda-layout.js';
 import { matmulSum } from './cuda-store.js';
 import { matmulTiles } from './cuda-tiles.js';
 import { type MatmulArg, problemOf } from './problem.js';
-import { levelOf, matmulTensor } from './tensor-core.js';
+import { matmulTensor } from './tensor-core.js';
 import type { TensorOperand } from './tensor-core-fragments.js';
 import type { TensorTile } from './tensor-core-panel.js';
 import { tensorTiles } from './tensor-core-tiles.js';
@@ -152,7 +152,7 @@ function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
   const warpVariants = (operand: TensorOperand): Variant[] =>
     tensorTiles({ ...p, operand, dtype }, io.target).map((tile) => ({
       name: tensorNameOf(operand, tile),
-      plan: () => stages(io, p, matmulTensor(p, tile, operand, dtype, output), tile, levelOf(operand)),
+      plan: () => stages(io, p, matmulTensor(p, tile, operand, dtype, output), tile, LEVEL[operand]),
     }));
   const few = 2 * p.batches * p.M * p.N * p.K < FEW;
   // Small products are done before the copy engine has begun.

@@ -10,10 +10,18 @@ import type { MatmulProblem } from './cpu.js';
 import { type copyPanel, PANEL, type Panel, type PanelContext, startOf } from './cuda-panel.js';
 
 /**
- * Steps along K that an accumulator takes. Tensor cores round the operands to 11 bits or fewer: what 2^13 additions in
- * f32 lose is no more than that.
+ * Steps along K that an accumulator takes, by what is multiplied. What 2^n additions in f32 may lose is what rounding to 24 − n bits
+ * does: tf32 and f16 have 11 bits, bf16 has 8. CUDA cores round no operands, and take as many as cost nothing. So does f32 that is
+ * split, whose steps are added up by eight or more at a time before they come to an accumulator. Integers lose nothing.
  */
-export const LEVEL = { f32: 4096, tensor: 8192 } as const;
+export const LEVEL = {
+  f32: 2 ** 12,
+  tf32x3: 2 ** 15,
+  tf32: 2 ** 13,
+  f16: 2 ** 13,
+  bf16: 2 ** 16,
+  i8: 2 ** 31,
+} as const;
 
 /** How a product is cut, as far as it does not matter what multiplies. */
 export interface Cut {

@@ -79,15 +79,18 @@ function copiesOf(K: number, width: number, along: number, room: number): Pick<C
   });
 }
 
-/** To add the parts of blocks that share K, in a second kernel. */
-export const sumCycles = (
+/** To store the parts of blocks that share K, and to add them in a second kernel. */
+export function sumCycles(
   { batches, M, N }: Pick<MatmulProblem, 'batches' | 'M' | 'N'>,
   splits: number,
-  units: number,
-): number =>
-  splits > 1
-    ? FITTED.matmul.anotherKernel + (batches * M * N * splits * 8) / (units * FITTED.matmul.received)
-    : 0;
+  { units, limits }: Target,
+): number {
+  if (splits === 1) return 0;
+  const bytes = 4 * splits * batches * M * N;
+  // What the cache does not hold comes from memory.
+  const rate = bytes > limits.cacheBytes ? FITTED.strips.memory : FITTED.matmul.received;
+  return FITTED.matmul.anotherKernel + (2 * bytes) / (units * rate);
+}
 
 const rule: LaunchRule<MatmulProblem, MatmulTile> = {
   *candidates({ units, limits }, p) {
@@ -116,7 +119,8 @@ const rule: LaunchRule<MatmulProblem, MatmulTile> = {
     return !isLarge || hasRegisters(limits, threads, 40 + 4 * (each[0] + each[1]));
   },
 
-  cycles({ units, limits }, p, tile) {
+  cycles(target, p, tile) {
+    const { units, limits } = target;
     const { warps, each, depth, stages, splits } = tile;
     const fitted = FITTED.matmul;
     const [rows, columns] = sizeOf(tile);
@@ -155,9 +159,11 @@ const rule: LaunchRule<MatmulProblem, MatmulTile> = {
       Math.max(busy, perUnit * copied) +
       waves * (fitted.latency + shares + followed) +
       perUnit * (fitted.block + fitted.warp * count) +
-      sumCycles(p, splits, units)
+      sumCycles(p, splits, target)
     );
   },
+
+  parts: ({ splits }) => splits,
 
   // One of each size, upright or lying: they differ more than lanes and warps laid out otherwise.
   key: (tile) => {

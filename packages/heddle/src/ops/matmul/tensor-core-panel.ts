@@ -8,6 +8,7 @@ import { type DType, isHalf } from '../../core/dtype.js';
 import type { MatmulProblem, OperandLayout } from './cpu.js';
 import { type Cut, LEVEL, piecesOf, type TileLayout } from './cuda-block.js';
 import { type Panel, type Pitch, panelOf, transposed } from './cuda-panel.js';
+import type { TensorOperand } from './tensor-core-fragments.js';
 
 /**
  * How the work is cut. Warps along K share the steps of a copy: its depth is for each of them a multiple of 16, and of 32
@@ -51,9 +52,14 @@ function pairs(x: OperandLayout, size: number, inner: number): Words | undefined
   return { operand, perRow: across ? 2 : 1, perStep: across ? 1 : 2 };
 }
 
-export function tensorLayoutOf(p: MatmulProblem, tile: TensorTile, dtype: DType): TensorLayout {
+export function tensorLayoutOf(
+  p: MatmulProblem,
+  tile: TensorTile,
+  operand: TensorOperand,
+  dtype: DType,
+): TensorLayout {
   const { warps, each, depth, stages } = tile;
-  const splits = tile.splits * piecesOf(p.K, tile, LEVEL.tensor);
+  const splits = tile.splits * piecesOf(p.K, tile, LEVEL[operand]);
   const [rows, columns] = [16 * each[0], 8 * each[1]];
   const [left, right] = [p.a, transposed(p.b)];
   const [leftPairs, rightPairs] = [pairs(left, p.M, p.K), pairs(right, p.N, p.K)];

@@ -64,7 +64,7 @@ function copiesOf({ limits }: Target, p: TensorProblem, shape: Pick<TensorTile, 
   const ways = (isShared ? [2, 4] : [4, 2]).flatMap((steps): Copies[] => {
     const depth = steps * stepOf(p.operand) * warps[2];
     const alone: TensorTile = { warps: [warps[0], warps[1], 1], each, depth, stages: 1, splits: 1 };
-    const { words, sharedBytes } = tensorLayoutOf(p, alone, p.dtype);
+    const { words, sharedBytes } = tensorLayoutOf(p, alone, p.operand, p.dtype);
     if (isShared && (depth > p.K || (isHalf(p.dtype) && !words))) return [];
     const [least, most] = steps === 2 ? [2, 4] : [3, 3];
     const stages = Math.min(most, Math.floor((limits.sharedBytesPerBlock - MARGIN) / sharedBytes));
@@ -95,9 +95,10 @@ const rule: LaunchRule<TensorProblem, RatedTile> = {
   },
 
   fits: ({ limits }, p, tile) =>
-    tensorLayoutOf(p, tile, p.dtype).sharedBytes <= limits.sharedBytesPerBlock - MARGIN,
+    tensorLayoutOf(p, tile, p.operand, p.dtype).sharedBytes <= limits.sharedBytesPerBlock - MARGIN,
 
-  cycles({ units }, p, tile) {
+  cycles(target, p, tile) {
+    const { units } = target;
     const { depth, splits, speed } = tile;
     const { latency, tensor } = FITTED.matmul;
     const [rows, columns] = sizeOf(tile);
@@ -106,8 +107,10 @@ const rule: LaunchRule<TensorProblem, RatedTile> = {
     const products = rows * columns * chunks * depth * (p.operand === 'tf32x3' ? 3 : 1);
     const busy = products / (tensor.rate * stepOf(p.operand) * speed);
     const waves = Math.ceil((tiles * splits) / units);
-    return waves * (busy + chunks * tensor.chunk) + latency + sumCycles(p, splits, units);
+    return waves * (busy + chunks * tensor.chunk) + latency + sumCycles(p, splits, target);
   },
+
+  parts: ({ splits }) => splits,
 };
 
 /** Ways to multiply on tensor cores, the most promising first. */

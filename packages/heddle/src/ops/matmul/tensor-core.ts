@@ -31,9 +31,6 @@ import { SPLIT } from './tensor-core-split.js';
 /** Blocks that run side by side on a large GPU, about. */
 const TOGETHER = 128;
 
-/** Steps along K that an accumulator takes. */
-export const levelOf = (operand: TensorOperand): number => (operand === 'tf32x3' ? LEVEL.f32 : LEVEL.tensor);
-
 /** Rows of tiles in a band, so that the blocks that run together read about as many rows of A as columns of B. */
 const bandOf = (rows: number, columns: number): number =>
   2 ** Math.round(Math.log2(Math.sqrt((TOGETHER * columns) / rows)));
@@ -119,9 +116,9 @@ export function matmulTensor(
   dtype: DType = f32,
   output: DType = dtype,
 ): GridKernel {
-  const layout = tensorLayoutOf(p, tile, dtype);
+  const layout = tensorLayoutOf(p, tile, operand, dtype);
   const sum = operand === 'i8' ? i32 : f32;
-  const work = workOf(p, tile, layout, operand === 'i8' ? p.K : levelOf(operand), {
+  const work = workOf(p, tile, layout, LEVEL[operand], {
     lanes: p.N % 2 === 0 ? 2 : 1,
     dtype: operand === 'i8' ? i32 : dtype,
     band: bandOf(layout.rows, layout.columns),

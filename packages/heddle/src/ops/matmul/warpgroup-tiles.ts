@@ -7,6 +7,7 @@ import { fastestTiles, type LaunchRule } from '../launch-rule.js';
 import type { MatmulProblem } from './cpu.js';
 import { LEVEL } from './cuda-block.js';
 import { MARGIN, sumCycles } from './cuda-tiles.js';
+import type { TensorOperand } from './tensor-core-fragments.js';
 import {
   copiedRows,
   depthOf,
@@ -212,7 +213,7 @@ const rule: LaunchRule<Request, RatedTile> = {
       // Long sums need the memory for their stages.
       const brought = [2, 1].find((n) => n <= beside && tileWith(n).stages >= Math.min(STAGES, chunks)) ?? 0;
       // Blocks share K where one sum would be too long, and where there are too few tiles for all multiprocessors.
-      const least = Math.ceil(K / LEVEL.tensor);
+      const least = Math.ceil(K / LEVEL[operandOf(dtype, split)]);
       for (const splits of whole ? [1] : new Set([least, 1, 2, 3, 4, 6, 8, 16, ...splitsFor(tiles, units)])) {
         if (splits < least || splits * (shape.patch?.taps ?? 1) > chunks) continue;
         if (splits > least && tiles * splits > 2 * units) continue;
@@ -228,7 +229,8 @@ const rule: LaunchRule<Request, RatedTile> = {
 
   fits: (_target, _p, { stages }) => stages >= 2,
 
-  cycles({ units }, p, tile) {
+  cycles(target, p, tile) {
+    const { units } = target;
     const { columns, patch, splits, speed } = tile;
     const { latency, warpgroup } = FITTED.matmul;
     const rows = rowsOf(tile);
@@ -259,11 +261,13 @@ const rule: LaunchRule<Request, RatedTile> = {
     // By turns, one warpgroup finishes its sums while the other multiplies: all but the last.
     const each = tile.alternate ? Math.max(multiplied, (multiplied + finished) / 2) : multiplied + finished;
     const last = tile.alternate ? finished : 0;
-    return perUnit * each + last + latency + sumCycles(p, splits, units) + apart;
+    return perUnit * each + last + latency + sumCycles(p, splits, target) + apart;
   },
 
   // Images are cut in one way for each tile.
   key: ({ groups, each, columns, alternate, splits }) => [groups, each, columns, alternate, splits].join(),
+
+  parts: ({ splits }) => splits,
 };
 
 /** Blocks that share the sums of a few tiles: one or two for each multiprocessor. */
@@ -327,8 +331,8 @@ export const splitName = ({ splits }: Pick<WarpgroupTile, 'splits'>): string =>
   splits > 1 ? `-split-k-${splits}` : '';
 
 /** What warpgroups multiply matrices of that dtype as. */
-export const operandOf = (dtype: DType, split = false): string =>
-  dtype === f32 ? (split ? 'tf32x3' : 'tf32') : dtype.name;
+export const operandOf = (dtype: DType, split = false): TensorOperand =>
+  dtype === f32 ? (split ? 'tf32x3' : 'tf32') : (dtype.name as 'f16' | 'bf16' | 'i8');
 
 /** `bf16-warpgroups-128x256x64`: rows, columns and depth of a tile. */
 export function warpgroupName(tile: WarpgroupTile, dtype: DType, split = false): string {
