@@ -83,7 +83,7 @@ function tunerOf(device: Device, measure: boolean, memory: TuningMemory): Tuner 
       for (const [key, [, ...more]] of inOrder) {
         const own = candidates.filter((c) => c.key === key);
         const us = during('tune', () => timeCandidates(device, trials, own));
-        const chosen = fastest(us);
+        const chosen = fastest(us, own);
         if (!chosen) continue;
         debug(1, () => `tuner: ${key}\n${table(us, chosen)}`);
         const rounded = Object.fromEntries([...us].map(([name, t]) => [name, Number(t.toPrecision(4))]));
@@ -103,11 +103,21 @@ const table = (us: ReadonlyMap<string, number>, chosen: string): string =>
     .map(([name, t]) => `${t.toFixed(2).padStart(12)} µs ${name === chosen ? '→' : ' '} ${name}`)
     .join('\n');
 
-/** The first of those that are as good as the fastest: the guess before others, ours before a library's. */
-function fastest(us: ReadonlyMap<string, number>): string | undefined {
+/**
+ * Of those that are as good as the fastest the one that takes the least memory between its launches; of equals the first: the guess
+ * before others, ours before a library's.
+ */
+function fastest(us: ReadonlyMap<string, number>, candidates: readonly Candidate[]): string | undefined {
   const least = Math.min(...us.values());
-  return [...us].find(([, t]) => t <= GAIN * least)?.[0];
+  const equals = candidates.filter(({ name }) => us.get(name)! <= GAIN * least);
+  return equals.sort((a, b) => scratchOf(a.trial) - scratchOf(b.trial))[0]?.name;
 }
+
+/** Bytes. What a library takes is not known. */
+const scratchOf = ({ memory, stages }: Trial): number =>
+  stages.some(({ work }) => 'library' in work)
+    ? Infinity
+    : memory.reduce<number>((sum, of) => sum + (typeof of === 'number' ? of : 0), 0);
 
 /** A variant that could be planned. */
 interface Candidate {
