@@ -3,12 +3,15 @@ import { DTYPES, type DTypeName } from '../core/dtype.js';
 import { ArgumentError, DistributedError } from '../core/errors.js';
 import type { HostValues, Peers, ReductionOp, Transport } from './transport.js';
 
-const KINDS = ['allReduce', 'broadcast', 'allGather', 'reduceScatter', 'barrier'] as const;
+const KINDS = ['allReduce', 'broadcast', 'allGather', 'reduceScatter', 'barrier', 'gatherOthers'] as const;
 const OPS = ['sum', 'prod', 'min', 'max'] as const;
 const NAMES = Object.keys(DTYPES) as DTypeName[];
 
+/** What ranks tell each other that they do. */
+export type ToldKind = (typeof KINDS)[number];
+
 /** A method of `Transport`. */
-export type CallKind = (typeof KINDS)[number] & keyof Transport;
+export type CallKind = ToldKind & keyof Transport;
 
 /** What a call does, and to which memory. */
 export interface CollectiveCall {
@@ -75,7 +78,10 @@ export function headerOf(call: CollectiveCall): Uint8Array {
 }
 
 /** A call without its memory. */
-export type CalledCollective = Omit<CollectiveCall, 'index' | 'from' | 'to'> & { readonly elements: number };
+export interface CalledCollective extends Omit<CollectiveCall, 'kind' | 'index' | 'from' | 'to'> {
+  readonly kind: ToldKind;
+  readonly elements: number;
+}
 
 export function headerWords(call: CalledCollective): Int32Array<ArrayBuffer> {
   const { kind, op, dtype, root, ranks, sequence, elements, orders } = call;
@@ -147,6 +153,8 @@ function actOf([kind = 0, op = 0, dtype = 0, root = 0, , , low = 0, high = 0]: I
       return `broadcasts ${values} of rank ${root}`;
     case 'allGather':
       return `gathers ${values}`;
+    case 'gatherOthers':
+      return `gathers ${values} of the others`;
     default:
       return 'waits at a barrier';
   }

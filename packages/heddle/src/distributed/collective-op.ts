@@ -17,7 +17,7 @@ import { EXCHANGE_UNITS } from '../kernel/ir/library-call.js';
 import { digest } from './call.js';
 import type { ReductionOp } from './transport.js';
 
-export type CollectiveKind = 'allReduce' | 'broadcast' | 'allGather' | 'reduceScatter';
+export type CollectiveKind = 'allReduce' | 'broadcast' | 'allGather' | 'gatherOthers' | 'reduceScatter';
 
 /** What the routine `collective.<kind>` is told, as the options of its call. */
 export interface CollectiveArg {
@@ -69,12 +69,16 @@ const routine = (kind: CollectiveKind): KernelChoice<CollectiveArg> => ({
   name: kind,
   when: ({ libraries }) => libraries.has(`collective.${kind}`),
   finishes: false,
-  plan: ({ node }, { kind: _, ...options }) => {
-    const { counts } = options;
+  plan: ({ node, target }, { kind: _, ...options }) => {
+    const { counts, ranks, size } = options;
     const sources = counts.map((__, input) => ({ input }));
     const before = node.src.slice(counts.length).map((__, i) => ({ input: counts.length + i }));
     const library = { name: `collective.${kind}`, options: { ...options, dtype: node.dtype.name } };
-    return [{ library, args: [...sources, { output: true }, ...before] }];
+    // Transports of the host know no gathering without the own values: these are put together there, and all beside them.
+    const own = kind === 'gatherOthers' && target.model !== 'threads' ? size / (ranks.length - 1) : 0;
+    const bytes = own * (ranks.length + 1) * node.dtype.bytes;
+    const space = bytes > 0 ? [{ scratch: 'all', bytes }] : [];
+    return [{ library, args: [...sources, { output: true }, ...space, ...before] }];
   },
 });
 
@@ -95,9 +99,14 @@ const collective = (kind: CollectiveKind, grad: CollectiveGradient): FusedOp<Col
   name: kind,
   exchanges: (arg) => ({
     sent: arg.counts.length,
-    ...((kind === 'allReduce' || kind === 'broadcast') && {
-      flat: { offsets: arg.offsets, inOrders: (orders) => ({ ...arg, orders: ordersOf(orders) }) },
-    }),
+    ...(kind !== 'allGather' &&
+      kind !== 'reduceScatter' && {
+        flat: {
+          offsets: arg.offsets,
+          times: kind === 'gatherOthers' ? arg.ranks.length - 1 : 1,
+          inOrders: (orders) => ({ ...arg, orders: ordersOf(orders) }),
+        },
+      }),
   }),
   occupies: ({ beside }) => (beside ? EXCHANGE_UNITS : 0),
   infer: ([first], { size }) => ({ shape: [size], dtype: first!.dtype }),
@@ -135,6 +144,10 @@ const broadcastOp = collective('broadcast', (src, g, arg) => {
 const allGatherOp = collective('allGather', ([x], g, { ranks }) => [
   b.reshape(reduceScatterOf(g, { ranks, op: 'sum' }), x!.shape),
 ]);
+
+const gatherOthersOp = collective('gatherOthers', () => {
+  throw new ArgumentError('[gatherOthers] has no gradient.');
+});
 
 const reduceScatterOp = collective('reduceScatter', ([x], g, { ranks, op }) => {
   requireSum('reduceScatter', op);
@@ -184,10 +197,15 @@ function packed(src: readonly GraphNode[]): GraphNode {
   );
 }
 
+/** What is sent of tensors: small ones together. Their places in a flat tensor are the same. */
+function withSmallTogether(src: readonly GraphNode[]): readonly GraphNode[] {
+  const small = src.filter(isSmall);
+  return small.length > 1 ? [packed(small), ...src.filter((x) => !isSmall(x))] : src;
+}
+
 /** Each source reduced over the ranks, one after the other in a flat tensor: see `unpacked`. The sources have one dtype. */
 export function allReduceOf(src: readonly GraphNode[], { ranks, op, beside = false }: Together): GraphNode {
-  const small = src.filter(isSmall);
-  const sent = small.length > 1 ? [packed(small), ...src.filter((x) => !isSmall(x))] : src;
+  const sent = withSmallTogether(src);
   return inOrder(allReduceOp, sent, { kind: 'allReduce', ranks, op, root: 0, beside, ...placed(sent) });
 }
 
@@ -210,6 +228,26 @@ export const allGatherOf = (x: GraphNode, { ranks }: { readonly ranks: readonly 
     ...{ kind: 'allGather', ranks, op: 'sum', root: 0, beside: false, counts: [x.size], offsets: [0] },
     ...{ size: x.size * ranks.length, orders: 0 },
   });
+
+/**
+ * The sources of each of the other ranks, in the order of the ranks and in the shapes of the sources, which have one dtype. It takes
+ * no kernel between GPUs of a host that copy from each other; elsewhere there is no such way between GPUs.
+ */
+export function othersOf(
+  src: readonly GraphNode[],
+  { ranks }: { readonly ranks: readonly number[] },
+): GraphNode[][] {
+  const sent = withSmallTogether(src);
+  const { size: own, ...places } = placed(sent);
+  const others = ranks.length - 1;
+  const flat = inOrder(gatherOthersOp, sent, {
+    ...{ kind: 'gatherOthers', ranks, op: 'sum', root: 0, beside: false, ...places, size: own * others },
+  });
+  const { offsets, counts } = placed(src);
+  return Array.from({ length: others }, (_, other) =>
+    src.map(({ shape }, i) => b.reshape(b.slice(flat, [other * own + offsets[i]!], [counts[i]!]), shape)),
+  );
+}
 
 /** x of all ranks, (ranks · n) each, reduced: every rank has its part (n). */
 export const reduceScatterOf = (x: GraphNode, { ranks, op }: Together): GraphNode =>

@@ -13,11 +13,19 @@ import {
 import { type DType, type DTypeName, isFloat } from '../core/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
 import { formatShape, type Shape } from '../core/shape.js';
+import * as b from '../graph/build.js';
 import type { GraphNode } from '../graph/node.js';
 import { type AnyTensor, requireTensor, requireTensors } from '../tensor/checks.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { nodeOf, tensorOf } from '../tensor/tracing.js';
-import { allGatherOf, allReduceOf, broadcastOf, reduceScatterOf, unpacked } from './collective-op.js';
+import {
+  allGatherOf,
+  allReduceOf,
+  broadcastOf,
+  othersOf,
+  reduceScatterOf,
+  unpacked,
+} from './collective-op.js';
 import { ProcessGroup, requireMember } from './group.js';
 import { membership } from './membership.js';
 import type { ReductionOp } from './transport.js';
@@ -53,17 +61,20 @@ function groupOf<O extends CollectiveOptions>(op: string, options: O, rules: Rul
   return group;
 }
 
-/** Tensors of one dtype together: one exchange for each dtype, in the order of their first tensors. */
+/**
+ * Tensors of one dtype together: one exchange for each dtype, in the order of their first tensors.
+ * @param exchange what becomes of each of them, in their shapes
+ */
 function byDtype(
   nodes: readonly GraphNode[],
-  exchange: (same: readonly GraphNode[]) => GraphNode,
+  exchange: (same: readonly GraphNode[]) => readonly GraphNode[],
 ): GraphNode[] {
   const results = [...nodes];
   for (const dtype of new Set(nodes.map((node) => node.dtype))) {
     const places = nodes.flatMap((node, i) => (node.dtype === dtype && node.size > 0 ? [i] : []));
     if (places.length === 0) continue;
     const same = places.map((i) => nodes[i]!);
-    unpacked(exchange(same), same).forEach((result, i) => {
+    exchange(same).forEach((result, i) => {
       results[places[i]!] = result;
     });
   }
@@ -112,7 +123,20 @@ export function reducedOver(
 ): AnyTensor[] {
   const nodes = tensors.map(nodeOf);
   if (size === 1) return nodes.map(tensorOf);
-  return byDtype(nodes, (same) => allReduceOf(same, { ranks, op, beside })).map(tensorOf);
+  return byDtype(nodes, (same) => unpacked(allReduceOf(same, { ranks, op, beside }), same)).map(tensorOf);
+}
+
+/** The sums over the ranks, of copies that each rank has of the others' tensors, added in the order of the ranks. */
+export function sumsOfCopies({ ranks, index }: ProcessGroup, tensors: readonly AnyTensor[]): AnyTensor[] {
+  const sums = byDtype(tensors.map(nodeOf), (same) => {
+    const others = othersOf(same, { ranks });
+    return same.map((own, i) => {
+      const all = others.map((values) => values[i]!);
+      all.splice(index, 0, own);
+      return all.reduce((sum, values) => b.map('add', sum, values));
+    });
+  });
+  return sums.map(tensorOf);
 }
 
 /** The values that one rank of a group has, for all of them. */
@@ -138,7 +162,8 @@ export function broadcast(x: AnyTensor | readonly AnyTensor[], options: Broadcas
       `[broadcast] root is ${options.root}, must be a rank of the group (${ranks.join(', ')}).`,
     );
   const nodes = list.map(nodeOf);
-  const sent = size === 1 ? nodes : byDtype(nodes, (same) => broadcastOf(same, { ranks, root }));
+  const sent =
+    size === 1 ? nodes : byDtype(nodes, (same) => unpacked(broadcastOf(same, { ranks, root }), same));
   const tensors = sent.map(tensorOf);
   return Array.isArray(x) ? tensors : tensors[0];
 }

@@ -49,6 +49,19 @@ export function registerCollectives(transport: Transport, rank: number): void {
   register('allGather', ({ options: { counts, size }, group, valuesOf }) =>
     transport.allGather(group, valuesOf(0, 0, counts[0]!), valuesOf(1, 0, size)),
   );
+  register('gatherOthers', ({ options: { counts, offsets, size, ranks }, group, valuesOf }) => {
+    const own = size / (ranks.length - 1);
+    const space = counts.length + 1;
+    const [mine, all] = [valuesOf(space, 0, own), valuesOf(space, own, own * ranks.length)];
+    for (const [i, count] of counts.entries())
+      valuesOf(space, offsets[i]!, count).bytes.set(valuesOf(i, 0, count).bytes);
+    transport.allGather(group, mine, all);
+    const before = own * group.index;
+    valuesOf(counts.length, 0, before).bytes.set(valuesOf(space, own, before).bytes);
+    valuesOf(counts.length, before, size - before).bytes.set(
+      valuesOf(space, 2 * own + before, size - before).bytes,
+    );
+  });
   register('reduceScatter', ({ options: { counts, size, op }, group, valuesOf }) =>
     transport.reduceScatter(group, op, valuesOf(0, 0, counts[0]!), valuesOf(1, 0, size)),
   );

@@ -3,14 +3,10 @@ import { above, oneOf, type Rules, requireOptions } from '../core/arguments.js';
 import type { DTypeName } from '../core/dtype.js';
 import { ArgumentError, DeviceError, DistributedError } from '../core/errors.js';
 import { currentDevice, useDeviceOfRank } from '../engine/storage.js';
-import {
-  connectNccl,
-  createNcclId,
-  disconnectNccl,
-  ncclFailure,
-  onCollective,
-} from '../runtime/cuda/vendor/nccl.js';
-import { type CallKind, headerWords } from './call.js';
+import { connectPeers, disconnectPeers } from '../runtime/cuda/peers/windows.js';
+import { onCollective } from '../runtime/cuda/vendor/collective-run.js';
+import { connectNccl, createNcclId, disconnectNccl, ncclFailure } from '../runtime/cuda/vendor/nccl.js';
+import { headerWords, type ToldKind } from './call.js';
 import { type Control, openControl } from './control/control.js';
 import { placeFromEnvironment, type WorldPlace } from './environment.js';
 import { registerCollectives } from './host-collectives.js';
@@ -96,11 +92,12 @@ const LOOK_MS = 1000;
 function waysOfGpu(control: Control): Ways {
   const connected = new Set<string>();
   const sequences = new Map<string, number>();
+  let copies = false;
   onCollective(({ name, dtype, op, ...run }) => {
     const group = run.ranks.join();
     const sequence = sequences.get(group) ?? 0;
     sequences.set(group, sequence + 1);
-    const kind = name.slice(name.indexOf('.') + 1) as CallKind;
+    const kind = name.slice(name.indexOf('.') + 1) as ToldKind;
     control.note(headerWords({ kind, dtype: dtype as DTypeName, op: op as ReductionOp, sequence, ...run }));
   });
   // What waits for a GPU is not told that the network between GPUs has failed.
@@ -122,12 +119,19 @@ function waysOfGpu(control: Control): Ways {
       // NCCL connects the GPU whose context is current.
       await currentDevice().synchronize();
       connectNccl(ranks, index, id);
+      if (ranks.length === control.worldSize)
+        copies = await connectPeers(ranks, index, async (what, mine) => {
+          await control.set(`${what} ${index}`, mine);
+          return Promise.all(ranks.map((_, i) => control.get(`${what} ${i}`)));
+        });
     },
+    copies: () => copies,
     async close() {
       await currentDevice().synchronize();
       clearInterval(look);
       // Another rank may still read the memory of this one. Who has left by now has done so.
       await control.barrier().catch(() => {});
+      disconnectPeers();
       disconnectNccl();
       await control.close();
     },

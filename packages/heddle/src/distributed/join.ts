@@ -14,6 +14,8 @@ export interface Ways {
   readonly rendezvous: Rendezvous;
   /** Called by all ranks of a group, once, before they use it. */
   connect(group: ProcessGroup): Promise<void>;
+  /** See `Membership.copies`: asked when the world is connected. Default: false. */
+  readonly copies?: () => boolean;
   /** Ends connections, and says good-bye. */
   close(): Promise<void>;
 }
@@ -33,6 +35,9 @@ export async function join(
   const membership: Membership = {
     world,
     localRank,
+    get copies() {
+      return ways?.copies?.() ?? false;
+    },
     async barrier(group) {
       await currentDevice().synchronize();
       // All have come when there is a sum.

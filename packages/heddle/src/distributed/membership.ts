@@ -7,6 +7,8 @@ export interface Membership {
   readonly world: ProcessGroup;
   /** The number of this process among those of its host. */
   readonly localRank: number;
+  /** Whether all ranks have GPUs that copy from each other's memory, which takes no kernel. */
+  readonly copies: boolean;
   /** Resolves when all ranks of a group have called it. */
   barrier(group: ProcessGroup): Promise<void>;
   /** Connects the ranks of a group. */

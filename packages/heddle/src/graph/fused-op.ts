@@ -118,6 +118,8 @@ export interface Exchange {
 export interface FlatExchange {
   /** Where those of each source begin. */
   readonly offsets: readonly number[];
+  /** The result has so many such sequences of equal length, one after the other. */
+  readonly times: number;
   /**
    * The argument of the op on sources in other orders, which all processes have to send alike.
    * @param orders of each source: its dimensions as they were, without those of size 1, the outermost in memory first

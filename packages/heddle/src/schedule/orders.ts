@@ -13,7 +13,7 @@ import { asPartOf } from '../graph/origin.js';
 import { beforeMonotone } from '../graph/rewrites.js';
 import type { Target } from '../kernel/ir/target.js';
 import { hasKernel } from './kernel-choice.js';
-import { exchangeOf, wholePieces } from './whole-pieces.js';
+import { exchangeOf, placesOf, wholePieces } from './whole-pieces.js';
 
 type Order = readonly number[];
 
@@ -221,17 +221,17 @@ class Orders {
 
   /** An exchange that sends sources in the orders that they are in. */
   #exchange(node: GraphNode): undefined {
-    const { offsets, inOrders } = exchangeOf(node)!.flat!;
+    const flat = exchangeOf(node)!.flat!;
     const isWhole = this.#whole.get(node)!;
     const sent = new Map<number, Order>();
     const src = node.src.map((s, i) => {
       const ordered = isWhole[i] ? this.#ordered.get(s) : undefined;
       if (!ordered) return this.#asIs(s);
-      sent.set(offsets[i]!, ordered.order);
+      for (const place of placesOf(node, flat, i)) sent.set(place, ordered.order);
       return ordered.values;
     });
-    const orders = offsets.map((offset, i) => movedAxes(sent.get(offset) ?? [], node.src[i]!.shape));
-    this.#plain.set(node, b.call(callOf(node).op, src, inOrders(orders)));
+    const orders = flat.offsets.map((at, i) => movedAxes(sent.get(at) ?? [], node.src[i]!.shape));
+    this.#plain.set(node, b.call(callOf(node).op, src, flat.inOrders(orders)));
     this.#sent.set(node, sent);
   }
 

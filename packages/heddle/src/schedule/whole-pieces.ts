@@ -3,7 +3,7 @@
  * dimensions in another order: then the piece is in that order, too.
  */
 import { sameShape, sizeOf } from '../core/shape.js';
-import { callOf, type Exchange } from '../graph/fused-op.js';
+import { callOf, type Exchange, type FlatExchange } from '../graph/fused-op.js';
 import { argOf, type GraphNode } from '../graph/node.js';
 
 /**
@@ -41,15 +41,19 @@ export function wholePieces(
   };
   const whole = new Map<GraphNode, readonly boolean[]>();
   for (const node of nodes) {
-    const offsets = exchangeOf(node)?.flat?.offsets;
-    if (offsets)
+    const flat = exchangeOf(node)?.flat;
+    if (flat)
       whole.set(
         node,
-        offsets.map((offset, i) => isWhole(node, offset, node.src[i]!)),
+        flat.offsets.map((_, i) => placesOf(node, flat, i).every((at) => isWhole(node, at, node.src[i]!))),
       );
   }
   return whole;
 }
+
+/** Where a source of an exchange begins in its result, each time that it is there. */
+export const placesOf = (node: GraphNode, { offsets, times }: FlatExchange, source: number): number[] =>
+  Array.from({ length: times }, (_, i) => (i * node.size) / times + offsets[source]!);
 
 /** What a node exchanges with other processes, if it does. */
 export function exchangeOf(node: GraphNode): Exchange | undefined {

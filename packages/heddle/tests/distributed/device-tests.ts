@@ -119,6 +119,14 @@ export function deviceTests(device: RankDevice, skip: string | false): void {
       await outputs(device, 2, 'buckets');
     });
 
+    test('sums of copies have the bits of an all-reduce of two, on both', options, async () => {
+      const said = (await outputs(device, 2, 'copies')).map(
+        (out) => /copies are right, digest \w+|do not copy from each other/.exec(out)?.[0] ?? out,
+      );
+      assert.match(said[0]!, /are right|do not copy/);
+      assert.equal(said[1], said[0]);
+    });
+
     test(
       'rows of embeddings are exchanged in place of their gradients, with the same bits on both',
       options,

@@ -25,6 +25,8 @@ import * as distributed from 'heddle/distributed';
 import { averageGradients } from 'heddle/distributed';
 import { DTYPES, type DTypeName, type TypedArray } from 'heddle/internal/core/dtype.js';
 import { fromBf16, fromF16 } from 'heddle/internal/core/float16.js';
+import { sumInBuckets } from 'heddle/internal/distributed/data-parallel.js';
+import { membership } from 'heddle/internal/distributed/membership.js';
 import { ALL_DTYPES, ALL_OPS, reducedValues, valuesOfRank } from './rank-values.js';
 
 const [scenario = '', argument = 'null'] = process.argv.slice(2);
@@ -206,6 +208,36 @@ async function buckets(): Promise<void> {
   say('buckets are right');
 }
 
+/** Sums of copies are those of an all-reduce, also of more than one slot of a window has room for. */
+async function copies(): Promise<void> {
+  if (device().name !== 'cpu' && !membership().copies) return say('these GPUs do not copy from each other');
+  const sizes = ALL_DTYPES.filter((dtype) => dtype !== 'bool').flatMap((dtype) =>
+    [1, 1001, 80_000, ...(dtype === 'f32' ? [9_000_001, 7] : [])].map((size) => ({ dtype, size })),
+  );
+  const step = jit((...own: JitValue[]) => {
+    const twice = (own as unknown as Tensor[]).map((x) => x.add(x)) as unknown as AnyTensor[];
+    const ways = [true, false].map((byCopies) =>
+      sumInBuckets(twice, { bucketBytes: 300_000, copies: byCopies }),
+    );
+    return ways.flat() as unknown as JitValue[];
+  });
+  for (let round = 1; round <= 4; round++) {
+    const own = sizes.map(({ dtype, size }, i) =>
+      tensorOf(dtype, valuesOfRank(dtype, size, rank, 100 * round + i)),
+    );
+    const sums = step(...(own as unknown as JitValue[])) as unknown as AnyTensor[];
+    for (const [i, { dtype, size }] of sizes.entries()) {
+      const [got, expected] = (await Promise.all([sums[i]!.data(), sums[i + sizes.length]!.data()])) as [
+        TypedArray,
+        TypedArray,
+      ];
+      assert.deepEqual(got, expected, `round ${round}, ${size} ${dtype}`);
+      digest.update(new Uint8Array(got.buffer, got.byteOffset, got.byteLength));
+    }
+  }
+  say(`copies are right, digest ${digest.digest('hex')}`);
+}
+
 /**
  * Gradients of two embeddings, one of which has a table of fewer bytes than its rows, and of what comes after them. A GPU adds
  * some positions up by a kernel for few, others by that for many.
@@ -267,7 +299,7 @@ async function endless(): Promise<void> {
   const step = jit(() => {
     const loss = crossEntropy(model.forward(x as unknown as Tensor), y as never);
     loss.backward();
-    averageGradients(model.parameters());
+    averageGradients(model.parameters(), { bucketBytes: 100_000 });
     optimizer.step();
     return loss;
   });
@@ -333,7 +365,7 @@ async function overlap(): Promise<void> {
 }
 
 const SCENARIOS: Readonly<Record<string, () => Promise<void>>> = {
-  ...{ suite, captured, groups, buckets, rows, slow, endless, different, overlap },
+  ...{ suite, captured, groups, buckets, copies, rows, slow, endless, different, overlap },
 };
 say(`on ${device().name}`);
 await SCENARIOS[scenario]!();

@@ -12,6 +12,7 @@ import { DeviceError } from '../../src/core/errors.js';
 import type { LibraryOption } from '../../src/kernel/ir/library-call.js';
 import { findLibraries } from '../../src/runtime/cuda/driver/find.js';
 import { koffi } from '../../src/runtime/cuda/driver/native.js';
+import { type CollectiveRun, onCollective } from '../../src/runtime/cuda/vendor/collective-run.js';
 import * as nccl from '../../src/runtime/cuda/vendor/nccl.js';
 
 const installed = findLibraries('nccl', ['nccl'])[0];
@@ -163,10 +164,10 @@ describe('NCCL is called as nccl.h declares', { skip: compiler ? false : 'no C c
   });
 
   test('what is about to run is told, with its elements', () => {
-    const runs: nccl.CollectiveRun[] = [];
-    nccl.onCollective((run) => runs.push(run));
+    const runs: CollectiveRun[] = [];
+    onCollective((run) => runs.push(run));
     for (const more of [{}, ONE]) prepared('allReduce', more).begins!();
-    nccl.onCollective(() => {});
+    onCollective(() => {});
     const told = { dtype: 'f32', op: 'sum', ranks: [0, 2], root: 1, orders: -7 };
     const call = { name: 'collective.allReduce', ...told };
     assert.deepEqual(runs, [

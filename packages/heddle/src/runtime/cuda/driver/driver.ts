@@ -1,7 +1,7 @@
 /** The CUDA driver (libcuda): one table of the functions used, every call checked. */
 import { DeviceError } from '../../../core/errors.js';
 import type { GpuLimits } from '../../../kernel/ir/target.js';
-import { type Functions, koffi, NativeMemory, openLibrary } from './native.js';
+import { type Functions, koffi, NativeMemory, openLibrary, structOfBytes } from './native.js';
 
 /** Argument types as in cuda.h; all return a CUresult. The suffixes are those of CUDA 12's headers. */
 const SIGNATURES = {
@@ -14,15 +14,21 @@ const SIGNATURES = {
   cuDeviceGetName: ['address', 'i32', 'i32'],
   cuDeviceTotalMem_v2: ['address', 'i32'],
   cuDeviceGetPCIBusId: ['address', 'i32', 'i32'],
+  cuDeviceGetByPCIBusId: ['address', 'text'],
   cuDeviceCanAccessPeer: ['address', 'i32', 'i32'],
+  // value, attribute, from, to
+  cuDeviceGetP2PAttribute: ['address', 'i32', 'i32', 'i32'],
   cuDeviceGetAttribute: ['address', 'i32', 'i32'],
   cuDevicePrimaryCtxRetain: ['address', 'i32'],
   cuDevicePrimaryCtxRelease_v2: ['i32'],
   cuCtxSetCurrent: ['address'],
+  cuCtxGetDevice: ['address'],
   cuCtxSynchronize: [],
   cuMemGetInfo_v2: ['address', 'address'],
   cuMemAlloc_v2: ['address', 'u64'],
   cuMemFree_v2: ['address'],
+  cuIpcGetMemHandle: ['address', 'address'],
+  cuIpcCloseMemHandle: ['address'],
   cuMemHostAlloc: ['address', 'u64', 'u32'],
   cuMemFreeHost: ['address'],
   cuMemHostRegister_v2: ['address', 'u64', 'u32'],
@@ -35,6 +41,9 @@ const SIGNATURES = {
   cuStreamDestroy_v2: ['address'],
   cuStreamSynchronize: ['address'],
   cuStreamWaitEvent: ['address', 'address', 'u32'],
+  // stream, address, value, flags
+  cuStreamWaitValue32_v2: ['address', 'address', 'u32', 'u32'],
+  cuStreamWriteValue32_v2: ['address', 'address', 'u32', 'u32'],
   cuStreamBeginCapture_v2: ['address', 'i32'],
   cuStreamEndCapture: ['address', 'address'],
   cuEventCreate: ['address', 'u32'],
@@ -99,6 +108,11 @@ type Raw = Functions<typeof SIGNATURES>;
 /** The same functions, throwing where the status is not success. */
 export type DriverApi = { readonly [N in Name]: (...args: Parameters<Raw[N]>) => void };
 
+/** sizeof(CUipcMemHandle) */
+export const IPC_HANDLE_BYTES = 64;
+/** CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS */
+const LAZY_PEER_ACCESS = 1;
+
 export const CUDA_ERROR = {
   outOfMemory: 2,
   notReady: 600,
@@ -125,9 +139,12 @@ export class Driver {
   readonly version: number;
   /** Where functions put their results. */
   readonly #out = new NativeMemory(16);
+  readonly #path: string;
+  #openShared: ((...args: unknown[]) => unknown) | undefined;
 
   /** @throws Error of the loader if there is no libcuda */
   constructor(path = 'libcuda.so.1') {
+    this.#path = path;
     const raw = openLibrary(path, SIGNATURES);
     this.raw = raw;
     const api: Partial<Record<Name, (...args: never[]) => void>> = {};
@@ -169,6 +186,21 @@ export class Driver {
 
   attribute(device: number, attribute: number): number {
     return this.number((at) => this.api.cuDeviceGetAttribute(at, attribute, device));
+  }
+
+  /**
+   * Map memory of another process on this host, whose handle that process has from cuIpcGetMemHandle.
+   * @returns its address here
+   * @throws DriverError
+   */
+  openShared(handle: Uint8Array): number {
+    this.#openShared ??= koffi()
+      .load(this.#path)
+      .func('cuIpcOpenMemHandle_v2', 'int', ['uint64_t', structOfBytes(IPC_HANDLE_BYTES), 'unsigned int']);
+    return this.handle((at) => {
+      const status = this.#openShared!(at, { bytes: handle }, LAZY_PEER_ACCESS) as number;
+      if (status !== 0) throw this.error('cuIpcOpenMemHandle', status);
+    });
   }
 
   error(call: string, result: number): DriverError {

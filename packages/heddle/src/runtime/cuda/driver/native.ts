@@ -84,6 +84,10 @@ export function openLibrary<const S extends Signatures>(
   return functions as Functions<S>;
 }
 
+/** The type of a struct of so many bytes that is passed by value, as `{ bytes }`. */
+export const structOfBytes = (bytes: number): ReturnType<Koffi['struct']> =>
+  koffi().struct({ bytes: koffi().array('uint8_t', bytes) });
+
 /** Where a library has a global variable. @throws Error if it has none of that name */
 export const symbolAddress = (path: string, name: string): number => Number(koffi().load(path).symbol(name));
 

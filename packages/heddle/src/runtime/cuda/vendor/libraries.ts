@@ -1,4 +1,5 @@
 /** The table of the vendor libraries' routines. */
+import { prepareCopies } from '../peers/copies.js';
 import { prepareMatmul } from './cublaslt.js';
 import { prepareConvolution } from './cudnn-convolution.js';
 import { LAYERS, prepareLayer } from './cudnn-layers.js';
@@ -29,4 +30,5 @@ export const ROUTINES: Readonly<Record<string, Routine>> = {
   'collective.broadcast': COLLECTIVE,
   'collective.allGather': COLLECTIVE,
   'collective.reduceScatter': COLLECTIVE,
+  'collective.gatherOthers': { ...COLLECTIVE, prepare: prepareCopies },
 };

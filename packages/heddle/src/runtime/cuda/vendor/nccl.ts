@@ -10,7 +10,8 @@
  */
 import { DeviceError } from '../../../core/errors.js';
 import { EXCHANGE_UNITS, type LibraryCall } from '../../../kernel/ir/library-call.js';
-import { koffi } from '../driver/native.js';
+import { koffi, structOfBytes } from '../driver/native.js';
+import { type CollectiveRun, noteCollective } from './collective-run.js';
 import { optionsOf } from './library-options.js';
 import type { CapturingGraph, PreparedRoutine } from './routine.js';
 import { type Checked, created, findVendorLibrary, openVendorLibrary } from './vendor-library.js';
@@ -79,14 +80,13 @@ function nccl(): Nccl {
   const functions = openVendorLibrary('nccl', SIGNATURES, 'ncclGetErrorString');
   const library = koffi().load(findVendorLibrary('nccl')!.path);
   const text = library.func('ncclGetErrorString', 'str', ['int']);
-  const id = koffi().struct({ internal: koffi().array('uint8_t', ID_BYTES) });
-  const init = library.func('ncclCommInitRank', 'int', ['void *', 'int', id, 'int']);
+  const init = library.func('ncclCommInitRank', 'int', ['void *', 'int', structOfBytes(ID_BYTES), 'int']);
   const errorText = (status: number): string => String(text(status));
   opened = {
     ...functions,
     errorText,
-    initRank(out, ranks, internal, index) {
-      const status = init(out, ranks, { internal }, index) as number;
+    initRank(out, ranks, bytes, index) {
+      const status = init(out, ranks, { bytes }, index) as number;
       if (status !== 0)
         throw new DeviceError(
           `[ncclCommInitRank] NCCL answers with status ${status} (${errorText(status)}). Each rank needs its own GPU: is init() called ` +
@@ -124,27 +124,6 @@ const communicators = new Map<string, Communicators>();
 
 /** Graphs with collectives: NCCL lets no communicator go before they are gone. */
 const graphs = new Set<CapturingGraph>();
-
-/** A collective that is about to run. */
-export interface CollectiveRun {
-  readonly name: string;
-  readonly dtype: string;
-  readonly op: string;
-  readonly ranks: readonly number[];
-  /** A place in `ranks`. */
-  readonly root: number;
-  /** Elements that a rank has; where it has several tensors, with the gaps between them. */
-  readonly elements: number;
-  /** Identifies the orders of dimensions that they are in. */
-  readonly orders: number;
-}
-
-let noteRun: (run: CollectiveRun) => void = () => {};
-
-/** From now on `note` is told of every collective before it is queued. NCCL itself does not compare what ranks do. */
-export const onCollective = (note: (run: CollectiveRun) => void): void => {
-  noteRun = note;
-};
 
 /**
  * Connect the GPU of this process, whose context is current, with those of other ranks. Returns when all of them have called this.
@@ -230,7 +209,7 @@ export function prepareCollective(call: LibraryCall): PreparedRoutine {
   return {
     workspaceBytes: 0,
     graphs,
-    begins: () => noteRun(run),
+    begins: () => noteCollective(run),
     enqueue(stream, args) {
       const communicator = communicatorOf(call, ranks, beside);
       const result = args[counts.length] as number;
