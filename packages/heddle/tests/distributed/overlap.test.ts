@@ -4,6 +4,7 @@ import { after, test } from 'node:test';
 import { allReduceOf, type CollectiveArg, unpacked } from '../../src/distributed/collective-op.js';
 import { bucketsOf } from '../../src/distributed/data-parallel.js';
 import { averageGradients } from '../../src/distributed/index.js';
+import { membership, setMembership } from '../../src/distributed/membership.js';
 import { Trace } from '../../src/engine/trace.js';
 import { callOf } from '../../src/graph/fused-op.js';
 import { argOf } from '../../src/graph/node.js';
@@ -33,8 +34,22 @@ useDevice('cpu');
 const twins = await joinTwin();
 after(() => twins.leave());
 
-const COLLECTIVES = ['collective.allReduce', 'collective.allGather'];
+const COLLECTIVES = ['allReduce', 'allGather', 'gatherOthers'].map((kind) => `collective.${kind}`);
 const TARGET: Target = { ...H200, libraries: new Set(COLLECTIVES) };
+
+/** Once with exchanges by NCCL, once with copies between the GPUs. */
+function eachWay(title: string, run: () => void): void {
+  for (const copies of [false, true])
+    test(`${title}${copies ? ', where the GPUs copy from each other' : ''}`, () => {
+      const usual = membership();
+      setMembership({ ...usual, copies });
+      try {
+        run();
+      } finally {
+        setMembership(usual);
+      }
+    });
+}
 
 /** What a step assigns, on two H200. */
 function scheduled(step: () => void): Schedule {
@@ -60,11 +75,11 @@ function trained(exchange: (parameters: ReturnType<nn.Module['parameters']>) => 
 const exchangesOf = ({ launches }: Schedule): LibraryCall[] =>
   launches.flatMap(({ work }) => ('library' in work ? [work.library] : []));
 
-test('an exchange needs the gradients of its bucket only, and no gradient waits for it', () => {
+eachWay('an exchange needs the gradients of its bucket only, and no gradient waits for it', () => {
   const { launches } = trained((p) => averageGradients(p, { bucketBytes: 2 ** 20 }));
   const names = launches.map(({ work }) => ('library' in work ? work.library.name : work.kernel.name));
   const before = runsBefore(launches.map(({ needs }) => needs));
-  const exchanges = names.flatMap((name, i) => (name === 'collective.allReduce' ? [i] : []));
+  const exchanges = names.flatMap((name, i) => (name.startsWith('collective.') ? [i] : []));
   assert.equal(exchanges.length, 4, names.join('\n'));
   // One after the other, in the same order on all ranks.
   exchanges.slice(1).forEach((exchange, i) => {
@@ -104,7 +119,7 @@ test('gradients are exchanged in the order in which they are made, whatever that
   );
 });
 
-test('no gradient waits for an exchange: not for its kernel, and not for its memory', () => {
+eachWay('no gradient waits for an exchange: not for its kernel, and not for its memory', () => {
   const model = new ResNet18(3, 10);
   const parameters = model.parameters();
   const optimizer = new optim.SGD(parameters, { lr: 0.1, momentum: 0.9 });
@@ -125,7 +140,7 @@ test('no gradient waits for an exchange: not for its kernel, and not for its mem
   }
 });
 
-test('gradients of convolutions are sent as they were made, and the update reads them so', () => {
+eachWay('gradients of convolutions are sent as they were made, and the update reads them so', () => {
   const channels = [64, 128, 128, 64];
   const layers = channels
     .slice(1)
@@ -149,23 +164,26 @@ test('gradients of convolutions are sent as they were made, and the update reads
   assert.deepEqual(permutations(namesOf(true)), permutations(namesOf(false)));
 });
 
-test('an update reads its part of what was exchanged, and stores nothing but a parameter and its state', () => {
-  const parameters = [1536, 512, 2048].map((n) => randn([1536, n], { requiresGrad: true }));
-  const optimizer = new optim.AdamW(parameters, { lr: 0.1 });
-  const x = randn([64, 1536]);
-  const planned = scheduled(() => {
-    for (const p of parameters) x.matmul(p).square().mean().backward();
-    averageGradients(parameters);
-    optimizer.step();
-  });
-  assert.ok(exchangesOf(planned).some(({ options }) => (options.counts as number[]).length > 1));
-  const stored = planned.launches.flatMap(({ work }) =>
-    'kernel' in work && work.kernel.name === 'detach_1536x1536'
-      ? [work.kernel.params.filter(({ name }) => name.startsWith('y')).length]
-      : [],
-  );
-  assert.deepEqual(stored, [3]);
-});
+eachWay(
+  'an update reads its part of what was exchanged, and stores nothing but a parameter and its state',
+  () => {
+    const parameters = [1536, 512, 2048].map((n) => randn([1536, n], { requiresGrad: true }));
+    const optimizer = new optim.AdamW(parameters, { lr: 0.1 });
+    const x = randn([64, 1536]);
+    const planned = scheduled(() => {
+      for (const p of parameters) x.matmul(p).square().mean().backward();
+      averageGradients(parameters);
+      optimizer.step();
+    });
+    assert.ok(exchangesOf(planned).some(({ options }) => (options.counts as number[]).length > 1));
+    const stored = planned.launches.flatMap(({ work }) =>
+      'kernel' in work && work.kernel.name === 'detach_1536x1536'
+        ? [work.kernel.params.filter(({ name }) => name.startsWith('y')).length]
+        : [],
+    );
+    assert.deepEqual(stored, [3]);
+  },
+);
 
 /** Blocks of the products that have one on each multiprocessor: of those before the first exchange, and of the others. */
 function widest({ launches }: Schedule): { readonly before: number; readonly beside: number } {
