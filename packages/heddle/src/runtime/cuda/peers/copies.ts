@@ -41,13 +41,14 @@ export function prepareCopies(call: LibraryCall): PreparedRoutine {
       `[${call.name}] the GPUs of ranks ${ranks.join(', ')} do not copy from each other.`,
     );
   };
-  groupOf();
+  const { graphs } = groupOf();
   const run = {
     ...{ name: call.name, dtype, op: o.text('op'), ranks, root: o.number('root') },
     ...{ elements: own, orders: o.number('orders') },
   };
   return {
     workspaceBytes: 0,
+    graphs,
     begins: () => noteCollective(run),
     enqueue(stream, args) {
       const addresses = args as readonly number[];

@@ -12,6 +12,7 @@ import { hostname } from 'node:os';
 import { debug } from '../../../core/log.js';
 import { type Driver, IPC_HANDLE_BYTES, openDriver } from '../driver/driver.js';
 import { NativeMemory } from '../driver/native.js';
+import type { CapturingGraph } from '../vendor/routine.js';
 
 /** Slots of a window: while the others take from one, the next is filled. */
 export const SLOTS = 2;
@@ -61,6 +62,8 @@ export interface PeerWindows {
   readonly windows: readonly PeerWindow[];
   /** The place of this process. */
   readonly index: number;
+  /** Graphs that have captured copies between the windows. */
+  readonly graphs: Set<CapturingGraph>;
   close(): void;
 }
 
@@ -125,13 +128,16 @@ export async function connectPeers(ranks: readonly number[], index: number, shar
     return false;
   }
   const windows = addresses.map((address) => new PeerWindow(address, ranks.length));
-  groups.set(ranks.join(), { windows, index, close });
+  groups.set(ranks.join(), { windows, index, graphs: new Set(), close });
   return true;
 }
 
 /** Let all windows go. Programs that use them must not run any more, on no rank. */
 export function disconnectPeers(): void {
-  for (const group of groups.values()) group.close();
+  for (const group of groups.values()) {
+    for (const graph of [...group.graphs]) graph.dispose();
+    group.close();
+  }
   groups.clear();
 }
 
