@@ -29,9 +29,9 @@ const LEAST_BYTES = 2 ** 20;
 const SMALL_SHARE = 16;
 
 /**
- * Up to so many ranks copy each other's gradients, where they can, and add them up in the update. A rank receives n − 1 times its
- * gradients, an all-reduce of n ranks 2 (n − 1) / n times: with four, twice as much, at half of NCCL's bandwidth. But copies leave
- * the multiprocessors to the backward pass.
+ * Up to so many ranks copy each other's gradients, where they can, and add them up in the update: copies leave the multiprocessors to
+ * the backward pass. A rank receives n − 1 times its gradients, which is n / 2 times what it receives in an all-reduce: up to four
+ * ranks at most twice as much.
  */
 const MOST_COPYING = 4;
 

@@ -86,7 +86,7 @@ interface Offer {
 }
 
 /** Gives all ranks a text of this one. @returns those of all ranks, in their order */
-export type Share = (what: string, mine: string) => Promise<readonly string[]>;
+export type ShareText = (what: string, mine: string) => Promise<readonly string[]>;
 
 /**
  * Give the ranks of a group windows of each other, if their GPUs, one for each, are linked on one host. The context of this process's
@@ -94,7 +94,11 @@ export type Share = (what: string, mine: string) => Promise<readonly string[]>;
  * @param index the place of this process in `ranks`
  * @returns whether all of them have, which is the same on all ranks
  */
-export async function connectPeers(ranks: readonly number[], index: number, share: Share): Promise<boolean> {
+export async function connectPeers(
+  ranks: readonly number[],
+  index: number,
+  share: ShareText,
+): Promise<boolean> {
   const driver = openDriver();
   const { api } = driver;
   const own = driver.handle((at) => api.cuMemAlloc_v2(at, PeerWindow.bytes(ranks.length)));
