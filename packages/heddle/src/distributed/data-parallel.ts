@@ -29,11 +29,10 @@ const LEAST_BYTES = 2 ** 20;
 const SMALL_SHARE = 16;
 
 /**
- * Up to so many ranks copy each other's gradients, where they can, and add them up in the update: copies leave the multiprocessors to
- * the backward pass. A rank receives n − 1 times its gradients, which is n / 2 times what it receives in an all-reduce: up to four
- * ranks at most twice as much.
+ * So many ranks copy each other's gradients, where they can, and add them up in the update: copies leave the multiprocessors to the
+ * backward pass. A rank receives n − 1 times its gradients, which is n / 2 times what it receives in an all-reduce of n ranks.
  */
-const MOST_COPYING = 4;
+const MOST_COPYING = 2;
 
 /** Options of `averageGradients`. */
 export interface AverageGradientsOptions {
