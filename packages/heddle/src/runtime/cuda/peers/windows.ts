@@ -85,6 +85,22 @@ interface Offer {
   readonly handle: string;
 }
 
+/** What is asked of the driver. */
+export interface WindowDriver extends Pick<Driver, 'handle' | 'number' | 'openShared'> {
+  readonly api: Pick<
+    Driver['api'],
+    | 'cuCtxGetDevice'
+    | 'cuCtxSynchronize'
+    | 'cuDeviceGetByPCIBusId'
+    | 'cuDeviceGetP2PAttribute'
+    | 'cuDeviceGetPCIBusId'
+    | 'cuIpcGetMemHandle'
+    | 'cuMemAlloc_v2'
+    | 'cuStreamWriteValue32_v2'
+  >;
+  readonly raw: Pick<Driver['raw'], 'cuIpcCloseMemHandle' | 'cuMemFree_v2'>;
+}
+
 /** Gives all ranks a text of this one. @returns those of all ranks, in their order */
 export type ShareText = (what: string, mine: string) => Promise<readonly string[]>;
 
@@ -98,8 +114,8 @@ export async function connectPeers(
   ranks: readonly number[],
   index: number,
   share: ShareText,
+  driver: WindowDriver = openDriver(),
 ): Promise<boolean> {
-  const driver = openDriver();
   const { api } = driver;
   const own = driver.handle((at) => api.cuMemAlloc_v2(at, PeerWindow.bytes(ranks.length)));
   const opened: number[] = [];
@@ -145,7 +161,7 @@ export function disconnectPeers(): void {
   groups.clear();
 }
 
-function offerOf(driver: Driver, own: number): Offer {
+function offerOf(driver: WindowDriver, own: number): Offer {
   try {
     return requireOffer(driver, own);
   } catch (error) {
@@ -154,7 +170,7 @@ function offerOf(driver: Driver, own: number): Offer {
 }
 
 /** @throws DriverError where memory cannot be shared between processes */
-function requireOffer(driver: Driver, own: number): Offer {
+function requireOffer(driver: WindowDriver, own: number): Offer {
   const { api } = driver;
   const text = new NativeMemory(256);
   const gpu = driver.number((at) => api.cuCtxGetDevice(at));
@@ -169,7 +185,7 @@ function requireOffer(driver: Driver, own: number): Offer {
 }
 
 /** @throws Error that says why the ranks cannot copy from each other */
-function requireLinks(driver: Driver, offers: readonly Offer[], index: number): void {
+function requireLinks(driver: WindowDriver, offers: readonly Offer[], index: number): void {
   const { api } = driver;
   const own = offers[index]!;
   if (process.env.NCCL_P2P_DISABLE === '1') throw new Error('NCCL_P2P_DISABLE is 1');
@@ -187,7 +203,7 @@ function requireLinks(driver: Driver, offers: readonly Offer[], index: number): 
 }
 
 /** Nothing is full, and everything has been taken. */
-function resetFlags(driver: Driver, own: number, ranks: number): void {
+function resetFlags(driver: WindowDriver, own: number, ranks: number): void {
   const window = new PeerWindow(own, ranks);
   const { api } = driver;
   for (let rank = 0; rank < ranks; rank++)
