@@ -6,6 +6,7 @@ import { arrayOf, type TypedArray, viewAs } from '../../core/dtype.js';
 import { sizeOf } from '../../core/shape.js';
 import type { ArrayDecl } from '../../kernel/ir/ir.js';
 import { elementsOf } from '../launch-rules.js';
+import { Flights } from './flights.js';
 import type { Loan, Run } from './run.js';
 import { type AccessKind, ATOMIC, READ, reportRace, Shadow, WRITE } from './shadow.js';
 
@@ -110,8 +111,8 @@ export class WatchedMemory extends CheckedMemory {
   readonly #offset: number;
   /** Places of the shadow that an element takes. */
   readonly #places: number;
-  /** Elements that asynchronous copies are on their way to: the thread that copies, the place, and the block's start. */
-  readonly #flying = new Map<number, readonly [thread: number, site: number, block: number]>();
+  /** Undefined before the first asynchronous copy to it. */
+  #flights: Flights | undefined;
 
   protected constructor(
     run: Run,
@@ -146,15 +147,16 @@ export class WatchedMemory extends CheckedMemory {
   /** An asynchronous copy to these elements has begun: until it has been waited for, nobody may touch them. */
   depart(element: number, lanes: number, site: number): boolean {
     const { thread, blockStart } = this.run;
-    const copy = [thread, site, blockStart] as const;
-    for (let i = element; i < element + lanes; i++) this.#flying.set(i, copy);
+    this.#flights ??= new Flights(this.length);
+    const flight = { thread, site, block: blockStart };
+    for (let i = element; i < element + lanes; i++) this.#flights.begin(i, flight);
     return false;
   }
 
   /** The thread that copies has waited. For the others a barrier is still to come. */
   arrive(element: number, lanes: number, site: number): void {
     for (let i = element; i < element + lanes; i++) {
-      this.#flying.delete(i);
+      this.#flights?.end(i);
       this.#touch(WRITE, i, site);
     }
   }
@@ -174,7 +176,7 @@ export class WatchedMemory extends CheckedMemory {
 
   read(element: number, site: number): number {
     this.checkBounds(element, 1, site);
-    if (this.#flying.size > 0) this.#mustHaveArrived(element, 'reads', site);
+    if (this.#flights?.any) this.#mustHaveArrived(element, 'reads', site);
     const known = this.#places === 1 && this.#shadow.readBefore(this.run, this.#offset + element);
     if (!known) this.#touch(READ, element, site);
     return element;
@@ -211,13 +213,11 @@ export class WatchedMemory extends CheckedMemory {
 
   #mustHaveArrived(element: number, does: string, site: number): void {
     const { run } = this;
-    const [thread, from, block] = this.#flying.get(element) ?? [];
-    if (thread === undefined) return;
-    if (block !== run.blockStart) {
-      this.#flying.delete(element);
-      return;
-    }
-    this.#clashWithCopy(element, does, thread, from!, 'is on its way to', site);
+    const flight = this.#flights?.of(element);
+    if (!flight) return;
+    const { thread, site: from, block } = flight;
+    if (block === run.blockStart) this.#clashWithCopy(element, does, thread, from, 'is on its way to', site);
+    this.#flights!.end(element);
   }
 
   /** Nobody may write what an asynchronous copy has still to read. */
@@ -245,7 +245,7 @@ export class WatchedMemory extends CheckedMemory {
   }
 
   #touch(way: AccessKind, element: number, site: number): void {
-    if (this.#flying.size > 0) this.#mustHaveArrived(element, way === READ ? 'reads' : 'writes', site);
+    if (this.#flights?.any) this.#mustHaveArrived(element, way === READ ? 'reads' : 'writes', site);
     const first = (this.#offset + element) * this.#places;
     this.#touchPlace(way, element, first, site);
     for (let i = 1; i < this.#places; i++) this.#touchPlace(way, element, first + i, site);
