@@ -95,6 +95,12 @@ export interface Structure {
   readonly bytes: number;
 }
 
+/**
+ * Elements of a column that one block keeps for another reduction, where it stores nothing for each: of longer ones parts are
+ * computed, since the blocks of a cluster wait for each other.
+ */
+export const MOST_ALONE = 512;
+
 /** What one kernel does around its reductions. */
 export interface MatrixReduction {
   readonly structure: Structure;

@@ -4,6 +4,7 @@ import { bool, i32, isByte, isFloat, requireFloats } from '../core/dtype.js';
 import { normalizeAxis } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import type { GraphNode, ReduceOp } from '../graph/node.js';
+import { logSumExpOp } from '../ops/softmax/log-sum-exp.js';
 import { squaredDeviationsOp } from '../ops/standardize/op.js';
 import { type Axes, axesOf } from './axes.js';
 
@@ -87,16 +88,7 @@ export function logSumExp(x: GraphNode, axes: Axes, options: ReduceOptions = {})
   requireFloats('logSumExp', 'x', x);
   requireOptions('logSumExp', options, REDUCE);
   const over = axesOf('logSumExp', axes, x.shape.length);
-  return b.widened((wide) => {
-    const top = b.withoutGradients(() => {
-      if (countOf(x, over) === 0) return b.sum(wide, over);
-      const largest = b.reduce('max', wide, over);
-      const isInfinite = b.map('eq', b.map('abs', largest), b.like(largest, Number.POSITIVE_INFINITY));
-      return b.where(isInfinite, b.like(largest, 0), largest);
-    });
-    const total = b.sum(b.map('exp', b.sub(wide, top)), over);
-    return without(b.add(b.map('log', total), top), over, options);
-  }, x);
+  return b.widened((wide) => without(b.call(logSumExpOp, [wide], { axes: over }), over, options), x);
 }
 
 /** @internal (Σ |x|^ord)^(1/ord); the largest or smallest |x| of ±∞, how many are not 0 of 0. */

@@ -28,7 +28,7 @@ import { softmax, softmaxOp } from '../../src/ops/softmax/op.js';
 import { standardize } from '../../src/ops/standardize/op.js';
 import { SimDevice } from '../../src/runtime/sim/device.js';
 import { schedule } from '../../src/schedule/schedule.js';
-import { logSumExp } from '../../src/tensor/reductions.js';
+import { deviation as deviationOf, logSumExp, mean, variance } from '../../src/tensor/reductions.js';
 import { DEVICES } from '../cases/case-runner.js';
 import { assertClose } from '../close.js';
 
@@ -369,6 +369,40 @@ agree('variance', {
   'of a long row, and what is made of it': () => layerNorm(values([2, 35000]), [1]),
 });
 
+agree('log-sum-exp', {
+  'of columns in parts': () => values([4096, 66]).mul(30).logSumExp(0),
+  'of columns in parts, of which one ends within a vector': () => values([4080, 67]).mul(3).logSumExp(0),
+  'of columns in the middle': () => values([3, 2048, 44]).mul(3).logSumExp(1),
+  'of all elements': () => values([512, 600]).mul(9).logSumExp(),
+});
+
+for (const gpu of GPUS)
+  test(`${gpu}: log-sum-exp of infinite numbers and NaN in some parts of columns`, async () => {
+    const [rows, columns] = [4096, 64];
+    const { POSITIVE_INFINITY: inf, NEGATIVE_INFINITY: none, NaN: nan } = Number;
+    const x = new Float32Array(rows * columns);
+    const fill = (column: number, from: number, to: number, value: number): void => {
+      for (let row = from; row < to; row++) x[row * columns + column] = value;
+    };
+    fill(0, 0, rows, none);
+    fill(1, 0, rows / 2, none);
+    fill(2, 700, 701, inf);
+    fill(3, 0, rows / 2, inf);
+    fill(3, rows - 1, rows, none);
+    fill(4, rows - 1, rows, nan);
+    fill(5, 0, 1, nan);
+    fill(5, 1, rows, none);
+    fill(6, 0, 1, inf);
+    fill(6, rows - 1, rows, nan);
+    fill(7, 0, rows, 1e4);
+    const make = (): Tensor => tensor(x, { shape: [rows, columns] }).logSumExp(0);
+    const [found, expected] = [(await resultsOn(gpu, make))[0]!, (await resultsOn('cpu', make))[0]!];
+    assert.deepEqual(expected.slice(0, 7), [none, Math.fround(Math.log(rows / 2)), inf, inf, nan, nan, nan]);
+    const special = (all: readonly number[]): number[] => all.map((v) => (Number.isFinite(v) ? 0 : v));
+    assert.deepEqual(special(found), special(expected));
+    assertClose(found.filter(Number.isFinite), expected.filter(Number.isFinite), 'finite results');
+  });
+
 agree('gradients around rows', {
   'of cross-entropy of long rows': () => {
     const x = values([3, 17001], f32, 1, true);
@@ -475,7 +509,7 @@ test('one launch where columns are reduced and needed again', () => {
       const of = (node: GraphNode): number => schedule([node], H200).launches.length;
       assert.equal(of(softmax(x, 0, false)), 1, 'softmax');
       assert.equal(of(softmax(x, 0, true)), 1, 'log-softmax');
-      assert.equal(of(logSumExp(x, 0)), 1, 'log-sum-exp');
+      assert.equal(of(b.sub(x, logSumExp(x, 0, { keepdim: true }))), 1, 'log-sum-exp');
       assert.equal(of(standardize(x, [0], 1e-5)), 1, 'norm');
       assert.equal(of(softmaxOp.grad!(x, g, { axis: 0, log: false })[0]!), 1, "softmax's gradient");
     }
@@ -485,6 +519,31 @@ test('one launch where columns are reduced and needed again', () => {
   // What is not needed again is not kept.
   const sums = schedule([b.sum(b.leaf([8192, 8192], f32), [0])], H200).launches;
   assert.ok(sums.every(({ work }) => 'kernel' in work && work.sharedBytes === undefined));
+});
+
+test('columns that are only reduced are read once, in parts that no blocks share', () => {
+  for (const [dtype, rows, columns] of [
+    [f32, 4096, 4096],
+    [bf16, 8192, 8192],
+    [f32, 2048, 16384],
+    [bf16, 5000, 3000],
+  ] as const) {
+    const x = b.leaf([rows, columns], dtype);
+    for (const [name, roots] of Object.entries({
+      'log-sum-exp': [logSumExp(x, 0)],
+      variance: [variance(x, 0)],
+      'standard deviation': [deviationOf(x, 0)],
+      'mean and variance': [mean(x, 0), variance(x, 0)],
+    })) {
+      const { launches: made } = schedule(roots, H200);
+      assert.equal(made.length, 2, `${name} of ${rows} × ${columns}`);
+      const [parts, merge] = made.map(({ work }) => work);
+      assert.ok('kernel' in parts! && parts.cluster === undefined && parts.grid[0] > H200.units, name);
+      const reads = (of: (typeof made)[number]): number => of.args.filter((place) => 'leaf' in place).length;
+      assert.deepEqual(made.map(reads), [1, 0], `${name}: the merge reads parts alone`);
+      assert.ok('kernel' in merge! && merge.cluster === undefined);
+    }
+  }
 });
 
 test('one launch where the rows are at hand', () => {

@@ -48,7 +48,7 @@ export const attentionOp: FusedOp<AttentionArg> = {
     const [q, k, v, mask] = node.src as readonly [GraphNode, GraphNode, GraphNode, GraphNode | undefined];
     // Σ weights · their gradients, for each query.
     const mean = b.sum(b.mul(b.wide(g), b.wide(node)), [3]);
-    const sources = [g, q, k, v, b.call(logSumExpOp, node.src, arg), mean, ...(mask ? [mask] : [])];
+    const sources = [g, q, k, v, b.call(attentionLogSumExpOp, node.src, arg), mean, ...(mask ? [mask] : [])];
     const of = (op: FusedOp<AttentionArg>, x: GraphNode): GraphNode | undefined =>
       x.requiresGrad ? headsInside(b.call(op, sources, arg)) : undefined;
     return [of(queryGradientOp, q), of(keyGradientOp, k), of(valueGradientOp, v), undefined];
@@ -58,7 +58,7 @@ export const attentionOp: FusedOp<AttentionArg> = {
 };
 
 /** The sources of `attentionOp` → (B, H, L) f32, the logarithm to base 2 of Σ exp(scores). */
-export const logSumExpOp: FusedOp<AttentionArg> = {
+export const attentionLogSumExpOp: FusedOp<AttentionArg> = {
   name: 'attentionLogSumExp',
   infer: ([q]) => ({ shape: q!.shape.slice(0, 3), dtype: q!.dtype.name === 'f64' ? q!.dtype : f32 }),
   compose: ([q, k, , mask], arg) => logSumExp2(b.wide(q!), b.wide(k!), mask, arg),

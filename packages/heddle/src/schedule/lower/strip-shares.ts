@@ -51,6 +51,8 @@ export interface Strips {
 export interface StripElements extends ElementReads {
   /** Whether a value that much work goes into is computed of each, and again of those that are read again. */
   readonly isCostly?: boolean;
+  /** Nothing is stored for each, and columns are short: a block keeps its own, and shares them with no other. Default: false. */
+  readonly isAlone?: boolean;
 }
 
 /** Vectors of a thread that go to shared memory, or come from it, at a time. */
@@ -97,7 +99,7 @@ function stripsOfShape(
   shape: Pick<Strips, 'lanes' | 'across' | 'down' | 'blocks'>,
   results: number,
   length: number,
-  { tensors, bytes, isUniform, isCostly }: StripElements,
+  { tensors, bytes, isUniform, isCostly, isAlone }: StripElements,
   resultBytes: number,
   { units, limits }: Target,
 ): Strips | undefined {
@@ -119,7 +121,7 @@ function stripsOfShape(
   const elements = pieces * threads * lanes;
   const width = across * lanes * bytes;
   const readAgain = pieces - inRegisters - inShared;
-  const moved = bytes * (tensors + 1 + (2 * tensors * readAgain) / pieces);
+  const moved = bytes * (tensors + (isAlone ? 0 : 1) + (2 * tensors * readAgain) / pieces);
   const moving = (elements * moved * (1 + (narrow * SECTOR) / width)) / memory;
   const once = isCostly ? costly : 0;
   const ofPieces = inRegisters * (kept + once) + (pieces - inRegisters) * (again + 2 * once);

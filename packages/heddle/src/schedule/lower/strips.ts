@@ -10,7 +10,7 @@ import * as k from '../../kernel/ir/ir.js';
 import { clusterSizes } from '../../kernel/ir/machine.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { value as valueType } from '../../kernel/ir/types.js';
-import type { MatrixReduction } from '../group.js';
+import { type MatrixReduction, MOST_ALONE } from '../group.js';
 import { Accumulation } from './accumulate.js';
 import { carriedOf } from './carried.js';
 import { type Coordinates, type LoopAxis, loopSizes } from './coordinates.js';
@@ -79,8 +79,9 @@ class StripKernel {
     const inner = loopSizes(axes.at(-1)!).at(-1)!;
     // Blocks can send each other numbers of 4 and of 8 bytes.
     const canShare = this.#kernel.reductions.every(({ dtype }) => dtype.bytes >= 4);
-    const clusters = canShare ? clusterSizes(target.capability) : [1];
-    const elements = { ...reads, isCostly: carriedOf(work, inputs) !== undefined };
+    const isAlone = this.#kernel.ofElement.length === 0 && structure.columns <= MOST_ALONE;
+    const clusters = canShare && !isAlone ? clusterSizes(target.capability) : [1];
+    const elements = { ...reads, isCostly: carriedOf(work, inputs) !== undefined, isAlone };
     this.#shares = stripsOf(structure, inner, elements, this.#kernel.resultBytes, clusters, target);
     const { lanes, across, down, blocks, inRegisters, inShared, pieces } = this.#shares;
     const out = this.#out;

@@ -8,7 +8,7 @@ import * as b from '../../graph/build.js';
 import { callOf, type KernelChoice, type PartialReduction } from '../../graph/fused-op.js';
 import { argOf, type GraphNode } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
-import type { Structure } from '../group.js';
+import { MOST_ALONE, type Structure } from '../group.js';
 import { isEqual, structureIn, structureOf } from './reductions.js';
 
 /** Elements that one block reduces well. */
@@ -26,34 +26,41 @@ interface Parts {
   readonly axes: readonly number[];
 }
 
-/** A reduction's axes, and how it is put together of parts: undefined for all other nodes. */
+/**
+ * A reduction's axes, how it is put together of parts, and whether a part is needed again after a first reduction of it: undefined
+ * for all other nodes.
+ */
 function reductionOf(
   node: GraphNode,
-): { axes: readonly number[]; ofParts: OfParts; inRows: boolean } | undefined {
+): { axes: readonly number[]; ofParts: OfParts; isKept: boolean } | undefined {
   if (node.op === 'reduce') {
     const { op, axes } = argOf(node, 'reduce');
     const ofParts: OfParts = (cut, axes, at) => b.reduce(op, b.reduce(op, cut, axes), [at]);
-    return { axes, ofParts, inRows: false };
+    return { axes, ofParts, isKept: false };
   }
   if (node.op !== 'call') return undefined;
   const { op, arg } = callOf(node);
-  return op.reduction && { axes: op.reduction.axes(arg), ofParts: op.reduction.ofParts, inRows: true };
+  return op.reduction && { axes: op.reduction.axes(arg), ofParts: op.reduction.ofParts, isKept: true };
 }
 
 type OfParts = PartialReduction['ofParts'];
 
 /**
  * undefined if it is as well in one, or has no fitting divisor.
+ * @param isKept parts are needed again after a first reduction
  * @param atStore rows of a part that the kernel sums that makes what is reduced
  */
 function partsOf(
   { runs, rows, columns, contiguous }: Structure,
   target: Target,
+  isKept: boolean,
   atStore: number | undefined,
 ): Parts | undefined {
   if (atStore !== undefined)
     return { count: columns / atStore, at: 0, shape: [columns / atStore, atStore, rows], axes: [1] };
-  const wanted = contiguous ? wantedOfRow(rows, columns, target) : wantedOfColumn(rows, columns, target);
+  const wanted = contiguous
+    ? wantedOfRow(rows, columns, target)
+    : wantedOfColumn(rows, columns, isKept, target);
   for (const [at, { size, marked }] of runs.entries()) {
     const count = marked ? divisorNear(size, wanted) : 1;
     if (count < 2) continue;
@@ -68,8 +75,8 @@ function partsOf(
 }
 
 /**
- * The reduction as two, or undefined where one does as well. A fused op's is cut where its elements lie side by side;
- * elsewhere the reductions that it is composed of are. `src` stands for its source.
+ * The reduction as two, or undefined where one does as well. Where the result of a fused op meets columns again, the reductions
+ * that it is composed of are cut instead. `src` stands for its source.
  * @param isSpread its result is repeated, and meets the elements again that it was made of
  * @param choices the kernels of calls among what `src` is made of
  */
@@ -82,12 +89,12 @@ export function inTwo(
 ): GraphNode | undefined {
   const reduction = target.model === 'threads' ? reductionOf(node) : undefined;
   if (!reduction || node.size === 0) return undefined;
-  const { axes, ofParts, inRows } = reduction;
+  const { axes, ofParts, isKept } = reduction;
   const found = structureIn(src, axes);
   if ((isSpread || readsSpread(src, found)) && suitsStrips(found, target)) return undefined;
   const atStore = rowsAtStore(src, found, choices, target);
-  if (inRows && !found.contiguous && atStore === undefined) return undefined;
-  const parts = partsOf(found, target, atStore);
+  if (isKept && isSpread && !found.contiguous && atStore === undefined) return undefined;
+  const parts = partsOf(found, target, isKept, atStore);
   return parts && b.reshape(ofParts(b.reshape(src, parts.shape), parts.axes, parts.at), node.shape);
 }
 
@@ -144,10 +151,13 @@ function wantedOfRow(rows: number, columns: number, { units }: Target): number {
   return Math.min(Math.ceil((8 * units) / rows), Math.floor(columns / 4096));
 }
 
-function wantedOfColumn(rows: number, columns: number, { units }: Target): number {
+/** The same of columns, and as many as leave no more of each than a block keeps. */
+function wantedOfColumn(rows: number, columns: number, isKept: boolean, { units }: Target): number {
   const blocks = Math.ceil(rows / 128);
-  if (rows * columns < 2 ** 18 || blocks >= 4 * units) return 1;
-  return Math.min(Math.ceil((8 * units) / blocks), Math.floor(columns / LEAST_PART));
+  if (rows * columns < 2 ** 18) return 1;
+  const busy = blocks >= 4 * units ? 1 : Math.ceil((8 * units) / blocks);
+  const kept = isKept ? Math.ceil(columns / MOST_ALONE) : 1;
+  return Math.min(Math.max(busy, kept), Math.floor(columns / LEAST_PART));
 }
 
 /** The largest divisor of `size` up to `wanted`, if it is at least an eighth of it. */
