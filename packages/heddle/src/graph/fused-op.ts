@@ -138,7 +138,7 @@ export interface PartialReduction<Arg = unknown> {
    * @param axes what is reduced of a part
    * @param at the dimension that counts the parts, which is reduced as well
    */
-  ofParts(cut: GraphNode, axes: readonly number[], at: number): GraphNode;
+  ofParts(cut: GraphNode, axes: readonly number[], at: number, arg: Arg): GraphNode;
 }
 
 /**

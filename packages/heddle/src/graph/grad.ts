@@ -64,6 +64,7 @@ const SCALAR_RULES = {
   normcdf: (g, _y, x) => [
     b.mul(g, b.mul(gaussian(b.mul(b.mul(x!, x!), b.like(x!, 0.5))), b.like(x!, 1 / Math.sqrt(2 * Math.PI)))),
   ],
+  exp16: (g, y) => [b.mul(g, y)],
   normpdf16: (g, y, x) => [b.neg(b.mul(g, b.mul(x!, y)))],
   normcdf16: (g, _y, x) => [b.mul(g, b.map('normpdf16', x!))],
   pow: (g, y, x, z) => {

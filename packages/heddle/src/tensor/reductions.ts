@@ -1,6 +1,6 @@
 /** Reductions as users ask for them, on nodes. */
 import { aBoolean, aFinite, aNumber, type Rules, requireOptions } from '../core/arguments.js';
-import { bool, i32, isByte, isFloat, requireFloats } from '../core/dtype.js';
+import { bool, i32, isByte, isFloat, isHalf, requireFloats } from '../core/dtype.js';
 import { normalizeAxis } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import type { GraphNode, ReduceOp } from '../graph/node.js';
@@ -88,7 +88,8 @@ export function logSumExp(x: GraphNode, axes: Axes, options: ReduceOptions = {})
   requireFloats('logSumExp', 'x', x);
   requireOptions('logSumExp', options, REDUCE);
   const over = axesOf('logSumExp', axes, x.shape.length);
-  return b.widened((wide) => without(b.call(logSumExpOp, [wide], { axes: over }), over, options), x);
+  const exp = isHalf(x.dtype) ? 'exp16' : 'exp';
+  return b.widened((wide) => without(b.call(logSumExpOp, [wide], { axes: over, exp }), over, options), x);
 }
 
 /** @internal (Σ |x|^ord)^(1/ord); the largest or smallest |x| of ±∞, how many are not 0 of 0. */

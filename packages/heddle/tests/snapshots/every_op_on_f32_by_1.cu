@@ -22,6 +22,7 @@ __device__ inline float normal_cdf(float a) {
   return a < 0.0f ? tail : 1.0f - tail;
  }
 __device__ inline float normpdf16(float a) { float root; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(fmaf(a * a, -0.36067376f, -0.66287404f))); return root * root; }
+__device__ inline float exp16(float a) { float root; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(a * 0.7213475f)); return root * root; }
 __device__ inline float normcdf16(float a) { 
   float v;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(v) : "f"(fmaf(fabsf(a), 0.3f, 1.0f)));
@@ -68,20 +69,21 @@ extern "C" __global__ void every_op_on_f32_by_1(const float* x, const float* y, 
   out[index_below(threadIdx.x, 1024) * 1 + 22528] = erff(a);
   out[index_below(threadIdx.x, 1024) * 1 + 23552] = normal_cdf(a);
   out[index_below(threadIdx.x, 1024) * 1 + 24576] = normpdf16(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 25600] = normcdf16(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 26624] = powf(a, b);
-  out[index_below(threadIdx.x, 1024) * 1 + 27648] = floorf(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 28672] = ceilf(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 29696] = truncf(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 30720] = rintf(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 31744] = round_tf32(a);
-  truth[index_below(threadIdx.x, 1024) * 1 + 32768] = a < b;
-  truth[index_below(threadIdx.x, 1024) * 1 + 33792] = a <= b;
-  truth[index_below(threadIdx.x, 1024) * 1 + 34816] = a > b;
-  truth[index_below(threadIdx.x, 1024) * 1 + 35840] = a >= b;
-  truth[index_below(threadIdx.x, 1024) * 1 + 36864] = a == b;
-  truth[index_below(threadIdx.x, 1024) * 1 + 37888] = a != b;
-  out[index_below(threadIdx.x, 1024) * 1 + 38912] = a == b ? b : c;
-  out[index_below(threadIdx.x, 1024) * 1 + 39936] = 1.0f;
-  out[index_below(threadIdx.x, 1024) * 1 + 40960] = a;
+  out[index_below(threadIdx.x, 1024) * 1 + 25600] = exp16(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 26624] = normcdf16(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 27648] = powf(a, b);
+  out[index_below(threadIdx.x, 1024) * 1 + 28672] = floorf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 29696] = ceilf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 30720] = truncf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 31744] = rintf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 32768] = round_tf32(a);
+  truth[index_below(threadIdx.x, 1024) * 1 + 33792] = a < b;
+  truth[index_below(threadIdx.x, 1024) * 1 + 34816] = a <= b;
+  truth[index_below(threadIdx.x, 1024) * 1 + 35840] = a > b;
+  truth[index_below(threadIdx.x, 1024) * 1 + 36864] = a >= b;
+  truth[index_below(threadIdx.x, 1024) * 1 + 37888] = a == b;
+  truth[index_below(threadIdx.x, 1024) * 1 + 38912] = a != b;
+  out[index_below(threadIdx.x, 1024) * 1 + 39936] = a == b ? b : c;
+  out[index_below(threadIdx.x, 1024) * 1 + 40960] = 1.0f;
+  out[index_below(threadIdx.x, 1024) * 1 + 41984] = a;
 }

@@ -48,6 +48,8 @@ __device__ inline float normal_cdf(float a) {
 __device__ inline f32x4 normcdf_f32x4(f32x4 a) { return {normal_cdf(a.x), normal_cdf(a.y), normal_cdf(a.z), normal_cdf(a.w)}; }
 __device__ inline float normpdf16(float a) { float root; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(fmaf(a * a, -0.36067376f, -0.66287404f))); return root * root; }
 __device__ inline f32x4 normpdf16_f32x4(f32x4 a) { return {normpdf16(a.x), normpdf16(a.y), normpdf16(a.z), normpdf16(a.w)}; }
+__device__ inline float exp16(float a) { float root; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(a * 0.7213475f)); return root * root; }
+__device__ inline f32x4 exp16_f32x4(f32x4 a) { return {exp16(a.x), exp16(a.y), exp16(a.z), exp16(a.w)}; }
 __device__ inline float normcdf16(float a) { 
   float v;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(v) : "f"(fmaf(fabsf(a), 0.3f, 1.0f)));
@@ -112,20 +114,21 @@ extern "C" __global__ void every_op_on_f32_by_4(const float* x, const float* y, 
   *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 90112)) = erf_f32x4(a);
   *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 94208)) = normcdf_f32x4(a);
   *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 98304)) = normpdf16_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 102400)) = normcdf16_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 106496)) = pow_f32x4(a, b);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 110592)) = floor_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 114688)) = ceil_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 118784)) = trunc_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 122880)) = rint_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 126976)) = tf32_f32x4(a);
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 131072)) = store_u8x4(lt_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 135168)) = store_u8x4(le_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 139264)) = store_u8x4(gt_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 143360)) = store_u8x4(ge_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 147456)) = store_u8x4(eq_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 151552)) = store_u8x4(ne_f32x4(a, b));
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 155648)) = selectx4(eq_f32x4(a, b), b, c);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 159744)) = splat_f32x4(1.0f);
-  out[index_below(threadIdx.x, 1024) * 4 + 163840] = a.y;
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 102400)) = exp16_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 106496)) = normcdf16_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 110592)) = pow_f32x4(a, b);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 114688)) = floor_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 118784)) = ceil_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 122880)) = trunc_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 126976)) = rint_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 131072)) = tf32_f32x4(a);
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 135168)) = store_u8x4(lt_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 139264)) = store_u8x4(le_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 143360)) = store_u8x4(gt_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 147456)) = store_u8x4(ge_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 151552)) = store_u8x4(eq_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 155648)) = store_u8x4(ne_f32x4(a, b));
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 159744)) = selectx4(eq_f32x4(a, b), b, c);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 163840)) = splat_f32x4(1.0f);
+  out[index_below(threadIdx.x, 1024) * 4 + 167936] = a.y;
 }

@@ -89,6 +89,7 @@ export const SCALAR_OPS = {
   expm1,
   log: as('Log'),
   log1p,
+  exp16: as('Exp'),
   exp2: (io, [x], dtype) => io.add('Pow', [io.scalar(2, dtype), x]),
   exp2Normal: refused('exp2Normal'),
   log2: (io, [x], dtype) => io.add('Mul', [io.add('Log', [x]), io.scalar(Math.LOG2E, dtype)]),

@@ -494,6 +494,7 @@ const ELEMENTARY = {
   tanh: unary(tanh),
   erf: unary(erf),
   normcdf: unary(normcdf),
+  exp16: unary(exp),
   normpdf16: unary(normpdf16),
   normcdf16: unary(normcdf16),
   pow: binary(pow),

@@ -269,6 +269,8 @@ export const OPS = {
   normpdf16: forHalves('normpdf16(a)', (a) => Math.exp(-0.5 * a * a) / Math.sqrt(2 * Math.PI), {
     ...{ cost: 5, cpu: 70, cuda: 150 },
   }),
+  /** eᵃ for results that are rounded to 16 bits, of f32. */
+  exp16: forHalves('exp16(a)', (a) => Math.exp(a), { cost: 10, cpu: 1, cuda: 75 }),
   normcdf16: forHalves('normcdf16(a)', normcdf, { cost: 15, cpu: 470, cuda: 520 }),
   /** C's: 1 for b = 0 and for a = 1, even of NaN, and for (−1)^±∞, where JavaScript has NaN. */
   pow: approximate(2, 'Math.pow(a, b)', power, { cost: 80, cpu: [0.6, 1], sim: 1, cuda: [4.5, 2.5] }),
@@ -354,7 +356,10 @@ export type ScalarOp = keyof typeof OPS;
  * which is 0.01 ulp of f16. Multiplied by others it stays so; a function belongs here if nothing is taken from its result that
  * is nearly the same.
  */
-export const FOR_HALVES: Readonly<Partial<Record<ScalarOp, ScalarOp>>> = { normcdf: 'normcdf16' };
+export const FOR_HALVES: Readonly<Partial<Record<ScalarOp, ScalarOp>>> = {
+  exp: 'exp16',
+  normcdf: 'normcdf16',
+};
 
 /** The functions that are not rounded correctly. They bear their names in C. */
 export type MathFunction = {

@@ -155,6 +155,8 @@ export interface Intrinsics {
   exp2(x: number): number;
   /** 2 to the power of `x`, f32; 0 for `x` below −126. On a GPU it is a single instruction, `exp2` is four. */
   exp2Normal(x: number): number;
+  /** `Math.exp(x)`, f32, with the digits that a 16-bit float has. On a GPU it is three instructions. */
+  exp16(x: number): number;
   /** The error function 2/√π ∫₀ˣ e^−t² dt. */
   erf(x: number): number;
   /** The normal distribution's cumulative function. */

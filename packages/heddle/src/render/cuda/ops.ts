@@ -106,6 +106,7 @@ const SCALAR = {
   ...FUNCTIONS,
   exp2Normal: ours('exp2_normal'),
   normcdf: (use) => (use.t.name === 'f64' ? math('normcdf') : ours('normal_cdf'))(use),
+  exp16: ours('exp16'),
   normpdf16: ours('normpdf16'),
   normcdf16: ours('normcdf16'),
   add: arithmetic('+', PRECEDENCE.sum, ours('wrap_add')),

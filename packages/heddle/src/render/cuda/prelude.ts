@@ -180,6 +180,15 @@ const PARTS = {
   },
   // In half the instructions of CUDA's own, and without branches: elements beside each other overlap.
   normal_cdf: { needs: ['nan_min'], text: normalCdf },
+  // The root of e^a, so that no number is flushed to zero that its square is not.
+  exp16: {
+    needs: [],
+    text: () =>
+      inline(
+        'float exp16(float a)',
+        `float root; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(a * ${float(0.5 * Math.LOG2E)})); return root * root;`,
+      ),
+  },
   // The exponential's root, so that no number is flushed to zero that its square is not.
   normpdf16: {
     needs: [],

@@ -5,7 +5,7 @@
 import { suitsStrips } from '#schedule/strips.js';
 import { some, topological } from '../../core/node.js';
 import * as b from '../../graph/build.js';
-import { callOf, type KernelChoice, type PartialReduction } from '../../graph/fused-op.js';
+import { callOf, type KernelChoice } from '../../graph/fused-op.js';
 import { argOf, type GraphNode } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { MOST_ALONE, type Structure } from '../group.js';
@@ -40,10 +40,12 @@ function reductionOf(
   }
   if (node.op !== 'call') return undefined;
   const { op, arg } = callOf(node);
-  return op.reduction && { axes: op.reduction.axes(arg), ofParts: op.reduction.ofParts, isKept: true };
+  if (!op.reduction) return undefined;
+  const ofParts: OfParts = (cut, axes, at) => op.reduction!.ofParts(cut, axes, at, arg);
+  return { axes: op.reduction.axes(arg), ofParts, isKept: true };
 }
 
-type OfParts = PartialReduction['ofParts'];
+type OfParts = (cut: GraphNode, axes: readonly number[], at: number) => GraphNode;
 
 /**
  * undefined if it is as well in one, or has no fitting divisor.
