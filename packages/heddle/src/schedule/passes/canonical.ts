@@ -4,6 +4,7 @@
  */
 
 import { reordered } from '#schedule/orders.js';
+import { inTwo, spreadNodes } from '#schedule/parts.js';
 import { f64, isFloat } from '../../core/dtype.js';
 import { topological } from '../../core/node.js';
 import * as b from '../../graph/build.js';
@@ -15,7 +16,6 @@ import { convert, type Scalar } from '../../kernel/ir/ops.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { inIntegers } from '../integers.js';
 import { inF32, kernelOf } from '../kernel-choice.js';
-import { inTwo, spreadNodes } from './parts.js';
 
 const sources = (node: GraphNode): readonly GraphNode[] => (node.isLeaf ? [] : node.src);
 

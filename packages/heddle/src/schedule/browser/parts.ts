@@ -1,0 +1,6 @@
+/** Stands in for schedule/passes/parts.ts in a browser, where each reduction is computed in one. */
+import type { GraphNode } from '../../graph/node.js';
+
+export const inTwo = (): undefined => undefined;
+
+export const spreadNodes = (): ReadonlySet<GraphNode> => new Set();
