@@ -22,7 +22,7 @@ export const MODULE_BYTES = 276;
 export const PLACE = 280;
 /** Program numbers that mean: nothing to do, and end. */
 export const IDLE = 0;
-export const STOP = -1;
+export const STOP = 2 ** 32 - 1;
 
 /** Workers that are up, and workers that are looking at a command or running one. */
 export const READY = 320;
@@ -51,7 +51,7 @@ export interface WorkerData {
   readonly thread: number;
 }
 
-/** What a command says: a number for each word. */
+/** What a command says: an unsigned number for each word, as addresses go up to 4 GiB. */
 export interface Command {
   /** The number of the program, IDLE or STOP. */
   readonly program: number;

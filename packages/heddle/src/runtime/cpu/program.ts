@@ -97,8 +97,8 @@ export class CpuProgram implements Program {
     if (slots.length < this.#slots) {
       throw new DeviceError(`The program uses ${this.#slots} buffers, ${slots.length} were given.`);
     }
-    const words = new Int32Array(host.heap.bytes.buffer, table, this.#slots);
-    for (let i = 0; i < this.#slots; i++) words[i] = host.addressOf(slots[i]!);
+    const addresses = new Uint32Array(host.heap.bytes.buffer, table, this.#slots);
+    for (let i = 0; i < this.#slots; i++) addresses[i] = host.addressOf(slots[i]!);
     const scratch = this.#scratchBytes > 0 ? host.scratch(this.#scratchBytes) : 0;
     const { workers } = host;
     const epoch = this.#epoch;

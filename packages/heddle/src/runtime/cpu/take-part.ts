@@ -80,7 +80,7 @@ function readCommand(words: Int32Array): { readonly number: number; readonly com
   for (;;) {
     const number = Atomics.load(words, COMMAND >> 2);
     const entries = COMMAND_WORDS.map(
-      ([name, address]) => [name, Atomics.load(words, address >> 2)] as const,
+      ([name, address]) => [name, Atomics.load(words, address >> 2) >>> 0] as const,
     );
     const command = Object.fromEntries(entries) as unknown as Command;
     if (number % 2 === 0 && Atomics.load(words, COMMAND >> 2) === number) return { number, command };
