@@ -2,12 +2,23 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { bf16, f32 } from '../../src/core/dtype.js';
-import { autocast, batchNorm, conv2d, grad, type Tensor, useDevice, zeros } from '../../src/index.js';
+import {
+  autocast,
+  batchNorm,
+  conv2d,
+  grad,
+  jit,
+  optim,
+  type Tensor,
+  tensor,
+  useDevice,
+  zeros,
+} from '../../src/index.js';
 import { H200, type Target } from '../../src/kernel/ir/target.js';
 import { dequantizeLinear, quantizeLinear } from '../../src/quantization/index.js';
 import { openDevice } from '../../src/runtime/registry.js';
 import type { ScheduledLaunch } from '../../src/schedule/launch.js';
-import { both, launchesOf, normal, worstOf } from './beside-cpu.js';
+import { both, launchesOf, normal, valuesOf, worstOf } from './beside-cpu.js';
 
 // Every pass of the scheduler is verified.
 process.env.HEDDLE_CHECK = '1';
@@ -120,4 +131,44 @@ test('bytes in groups', async () => {
   );
   const [pair] = await both(ofBytes as never, sources);
   assert.ok(worstOf(pair!) < 1e-6, `${worstOf(pair!)}`);
+});
+
+test('filters are updated in place where warpgroups compute their gradients', async () => {
+  const [N, SIDE, C] = [2, 6, 64];
+  const shapes = [
+    [C, C, 1, 1],
+    [C, C / GROUPS, 3, 3],
+    [C, C, 1, 1],
+  ];
+  // Images come in with channels last.
+  const [given, ...initial] = await valuesOf([
+    normal(f32, [N, SIDE, SIDE, C], 1),
+    ...shapes.map((shape) => normal(f32, shape)),
+  ]);
+  const normed = (y: Tensor): Tensor => batchNorm(y, zeros([C]), zeros([C]), { training: true });
+  const trained = async (device: 'sim' | 'cpu'): Promise<Float32Array[]> => {
+    useDevice(device);
+    const images = tensor(given!, { shape: [N, SIDE, SIDE, C] });
+    const filters = shapes.map((shape, i) => tensor(initial[i]!, { shape, requiresGrad: true }) as Tensor);
+    const optimizer = new optim.SGD(filters, { lr: 0.1, momentum: 0.9 });
+    const step = jit(() => {
+      const [u, w, v] = filters as [Tensor, Tensor, Tensor];
+      const x = images.permute([0, 3, 1, 2]) as Tensor;
+      const inner = normed(conv2d(normed(conv2d(x, u)), w, undefined, { padding: 1, groups: GROUPS }));
+      const loss = normed(conv2d(inner, v)).add(x).square().mean();
+      loss.backward();
+      optimizer.step();
+      return loss;
+    });
+    for (let i = 0; i < 2; i++) step();
+    return valuesOf(filters);
+  };
+  const inSimulator = await trained('sim');
+  const onCpu = await trained('cpu');
+  useDevice('sim');
+  for (const [i, values] of inSimulator.entries()) {
+    const moved = (to: Float32Array): Float32Array => to.map((v, at) => v - initial[i]![at]!);
+    const worst = worstOf([moved(values), moved(onCpu[i]!)]);
+    assert.ok(worst < 2 ** -7, `${i}: ${worst}`);
+  }
 });

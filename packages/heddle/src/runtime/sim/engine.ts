@@ -9,8 +9,9 @@ import { sumAt, WARPGROUP, WGMMA_ROWS, wgmmaDepth } from '../../kernel/ir/asynch
 import type { ArrayDecl } from '../../kernel/ir/ir.js';
 import { evaluate } from '../../kernel/ir/ops.js';
 import type { TensorMap } from '../../kernel/ir/types.js';
+import { AccessHistory, type Actor, STORES_TILE } from './access-history.js';
 import { eachOfBox, startOfBox } from './boxes.js';
-import { type Actor, ClockedMemory } from './clocked-memory.js';
+import { ClockedMemory } from './clocked-memory.js';
 import { Clocks } from './clocks.js';
 import { ClusterUnit } from './cluster.js';
 import { Mbarriers, MbarrierUnit } from './mbarriers.js';
@@ -46,6 +47,8 @@ export class AsyncEngine {
   /** Of each shared array, the memory of each block of a cluster. */
   readonly #memories = new Map<ArrayDecl, ClockedMemory[]>();
   readonly #barriers = new Map<ArrayDecl, Mbarriers[]>();
+  /** Of each buffer in global memory. */
+  readonly #histories = new Map<ArrayBufferLike, AccessHistory>();
   /** Threads of a cluster. */
   readonly #count: number;
   clocks: Clocks;
@@ -67,6 +70,19 @@ export class AsyncEngine {
     this.#maps.set(memory, map);
   }
 
+  /** What has been done to a buffer. Parameters that look at the same memory share it. */
+  historyOf(buffer: ArrayBufferLike): AccessHistory {
+    const known = this.#histories.get(buffer) ?? new AccessHistory(this.#run, false);
+    this.#histories.set(buffer, known);
+    return known;
+  }
+
+  /** The thread that runs now. */
+  thread(site: number): Actor {
+    const agent = this.#run.inCluster();
+    return { agent, step: this.clocks.stepOf(agent), knowledge: [this.clocks.of(agent)], site };
+  }
+
   /** The memory of a shared array, of the next block of a cluster. */
   shared(decl: ArrayDecl, dynamic: ArrayBuffer): ClockedMemory | Mbarriers {
     const next = <M>(known: Map<ArrayDecl, M[]>, make: (rank: number) => M): M => {
@@ -84,6 +100,7 @@ export class AsyncEngine {
   beginCluster(): void {
     this.clocks = new Clocks(this.#count);
     for (const memory of [...this.#memories.values()].flat()) memory.begin(this.clocks);
+    for (const history of this.#histories.values()) history.begin();
     for (const { list } of [...this.#barriers.values()].flat()) list.fill(undefined);
     this.cluster.begin();
     const groups = (): Groups[] =>
@@ -235,7 +252,7 @@ export class AsyncEngine {
       tile.writeBy(actor, start + n);
       if (element < 0) tile.data[start + n] = 0;
       else {
-        const v = from[0].data[from[0].read(element, site)]!;
+        const v = from[0].data[from[0].read(element, site, actor)]!;
         tile.data[start + n] = map.tf32 ? (evaluate('tf32', f32, v as number) as number) : v;
       }
     });
@@ -278,11 +295,17 @@ export class AsyncEngine {
       by: 'a tile store',
       isAsync: true,
     };
+    // Waiting for the group says that its tiles have been read, not that they have been written.
+    const storing: Actor = {
+      ...actor,
+      agent: this.clocks.agent(`tiles that ${thread} stores`),
+      by: STORES_TILE,
+    };
     const start = startOfBox(this.#run, tile, from[1], site);
     eachOfBox(this.#run, this.#maps.get(to[0])!, to[1], site, (n, element) => {
       if (element < 0) return;
       tile.readBy(actor, start + n);
-      to[0].data[to[0].write(element, site)] = tile.data[start + n]!;
+      to[0].data[to[0].write(element, site, storing)] = tile.data[start + n]!;
     });
   }
 

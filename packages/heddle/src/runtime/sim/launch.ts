@@ -111,7 +111,7 @@ export class Sanitizer {
   ): Run {
     const { js, bind } = compiledFor(ir);
     const size = cluster ? sizeOf(cluster) : 1;
-    const run = new Run(js.sites, grid, block, this.#epoch, options, size);
+    const run = new Run(js.sites, grid, block, this.#epoch, options, { size, isTimed: js.asynchronous });
     const places = smallestElements(ir, args);
     const engine = js.asynchronous ? new AsyncEngine(run) : undefined;
     const bound = argumentsOf(ir).map((p, i) => {
@@ -119,7 +119,8 @@ export class Sanitizer {
       if (!isBuffer(p.schema)) return wrap(p.schema, arg as Scalar);
       const data = arg as TypedArray;
       const bytes = places.get(data.buffer)!;
-      const memory = WatchedMemory.global(run, p.name, data, this.#shadowOf(data.buffer, bytes), bytes);
+      const shadow = this.#shadowOf(data.buffer, bytes);
+      const memory = WatchedMemory.global(run, p.name, data, shadow, bytes, engine);
       if (p.schema.map) engine?.describe(memory, p.schema.map);
       return memory;
     });

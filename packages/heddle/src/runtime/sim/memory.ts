@@ -6,6 +6,7 @@ import { arrayOf, type TypedArray, viewAs } from '../../core/dtype.js';
 import { sizeOf } from '../../core/shape.js';
 import type { ArrayDecl } from '../../kernel/ir/ir.js';
 import { elementsOf } from '../launch-rules.js';
+import type { AccessHistory, Actor } from './access-history.js';
 import { Flights } from './flights.js';
 import type { Loan, Run } from './run.js';
 import { type AccessKind, ATOMIC, READ, reportRace, Shadow, WRITE } from './shadow.js';
@@ -103,6 +104,12 @@ export abstract class CheckedMemory {
   }
 }
 
+/** Of a kernel with work beside its threads: who accesses memory, and what has been done to it. */
+export interface Timed {
+  historyOf(buffer: ArrayBufferLike): AccessHistory;
+  thread(site: number): Actor;
+}
+
 /** A buffer parameter or a shared array, watched for races; of a shared one, also what was never written. */
 export class WatchedMemory extends CheckedMemory {
   protected readonly shared: boolean;
@@ -111,6 +118,8 @@ export class WatchedMemory extends CheckedMemory {
   readonly #offset: number;
   /** Places of the shadow that an element takes. */
   readonly #places: number;
+  /** Who knows of what within a cluster, if something works beside its threads. */
+  #timed: { readonly by: Timed; readonly history: AccessHistory } | undefined;
   /** Undefined before the first asynchronous copy to it. */
   #flights: Flights | undefined;
 
@@ -132,9 +141,18 @@ export class WatchedMemory extends CheckedMemory {
   }
 
   /** A buffer parameter; `shadow` is that of the whole buffer, by places of `bytes`, which others may also look at. */
-  static global(run: Run, name: string, data: TypedArray, shadow: Shadow, bytes: number): WatchedMemory {
+  static global(
+    run: Run,
+    name: string,
+    data: TypedArray,
+    shadow: Shadow,
+    bytes: number,
+    timed: Timed | undefined,
+  ): WatchedMemory {
     const Memory = run.isTraced ? TracedMemory : WatchedMemory;
-    return new Memory(run, name, data, [], 1, false, shadow, data.BYTES_PER_ELEMENT / bytes);
+    const memory = new Memory(run, name, data, [], 1, false, shadow, data.BYTES_PER_ELEMENT / bytes);
+    memory.#timed = timed && { by: timed, history: timed.historyOf(data.buffer) };
+    return memory;
   }
 
   /** @param dynamic the dynamic shared memory of the block */
@@ -157,7 +175,7 @@ export class WatchedMemory extends CheckedMemory {
   arrive(element: number, lanes: number, site: number): void {
     for (let i = element; i < element + lanes; i++) {
       this.#flights?.end(i);
-      this.#touch(WRITE, i, site);
+      this.#touch(WRITE, i, 1, site);
     }
   }
 
@@ -170,39 +188,42 @@ export class WatchedMemory extends CheckedMemory {
     run.loans.add(loan);
     return () => {
       run.loans.delete(loan);
-      for (let i = element; i < element + lanes; i++) this.#touch(READ, i, site);
+      this.#touch(READ, element, lanes, site);
     };
   }
 
-  read(element: number, site: number): number {
+  /** @param by who reads, if it is not the thread that runs */
+  read(element: number, site: number, by?: Actor): number {
     this.checkBounds(element, 1, site);
     if (this.#flights?.any) this.#mustHaveArrived(element, 'reads', site);
-    const known = this.#places === 1 && this.#shadow.readBefore(this.run, this.#offset + element);
-    if (!known) this.#touch(READ, element, site);
+    const known =
+      !this.#timed && this.#places === 1 && this.#shadow.readBefore(this.run, this.#offset + element);
+    if (!known) this.#touch(READ, element, 1, site, by);
     return element;
   }
 
-  write(element: number, site: number): number {
+  /** @param by who writes, if it is not the thread that runs */
+  write(element: number, site: number, by?: Actor): number {
     this.checkBounds(element, 1, site);
-    this.#touch(WRITE, element, site);
+    this.#touch(WRITE, element, 1, site, by);
     return element;
   }
 
   atomic(element: number, site: number): number {
     this.checkBounds(element, 1, site);
-    this.#touch(ATOMIC, element, site);
+    this.#touch(ATOMIC, element, 1, site);
     return element;
   }
 
   readLanes(element: number, lanes: number, site: number): number {
     this.#checkLanes(element, lanes, site);
-    for (let i = element; i < element + lanes; i++) this.#touch(READ, i, site);
+    this.#touch(READ, element, lanes, site);
     return element;
   }
 
   writeLanes(element: number, lanes: number, site: number): number {
     this.#checkLanes(element, lanes, site);
-    for (let i = element; i < element + lanes; i++) this.#touch(WRITE, i, site);
+    this.#touch(WRITE, element, lanes, site);
     return element;
   }
 
@@ -244,14 +265,17 @@ export class WatchedMemory extends CheckedMemory {
     );
   }
 
-  #touch(way: AccessKind, element: number, site: number): void {
-    if (this.#flights?.any) this.#mustHaveArrived(element, way === READ ? 'reads' : 'writes', site);
-    const first = (this.#offset + element) * this.#places;
-    this.#touchPlace(way, element, first, site);
-    for (let i = 1; i < this.#places; i++) this.#touchPlace(way, element, first + i, site);
+  #touch(way: AccessKind, element: number, lanes: number, site: number, by?: Actor): void {
+    const actor = this.#timed && (by ?? this.#timed.by.thread(site));
+    for (let i = element; i < element + lanes; i++) {
+      if (this.#flights?.any) this.#mustHaveArrived(i, way === READ ? 'reads' : 'writes', site);
+      const first = (this.#offset + i) * this.#places;
+      for (let place = first; place < first + this.#places; place++)
+        this.#touchPlace(way, i, place, site, actor);
+    }
   }
 
-  #touchPlace(way: AccessKind, element: number, place: number, site: number): void {
+  #touchPlace(way: AccessKind, element: number, place: number, site: number, actor: Actor | undefined): void {
     const { run } = this;
     const shared = this.shared;
     const since = shared ? run.blockStart : run.launchStart;
@@ -260,19 +284,20 @@ export class WatchedMemory extends CheckedMemory {
     } else if (way !== READ && run.loans.size > 0) this.#mustNotBeLent(element, place, site);
     const rival = this.#shadow.access(run, way, place, since, site);
     if (rival !== undefined) reportRace(run, this.describe(element), way, rival, site);
+    if (actor) this.#timed!.history.access(actor, way, place, () => this.describe(element));
   }
 }
 
 /** Memory that tells the run of every access before it is checked. */
 class TracedMemory extends WatchedMemory {
-  override read(element: number, site: number): number {
+  override read(element: number, site: number, by?: Actor): number {
     this.#tell('read', element, 1, site);
-    return super.read(element, site);
+    return super.read(element, site, by);
   }
 
-  override write(element: number, site: number): number {
+  override write(element: number, site: number, by?: Actor): number {
     this.#tell('write', element, 1, site);
-    return super.write(element, site);
+    return super.write(element, site, by);
   }
 
   override atomic(element: number, site: number): number {

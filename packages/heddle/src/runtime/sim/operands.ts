@@ -3,7 +3,8 @@ import { type DType, type DTypeName, viewAs } from '../../core/dtype.js';
 import { fromBf16, fromF16 } from '../../core/float16.js';
 import { WGMMA_ROWS, WGMMA_WORDS, wgmmaDepth, wordAt } from '../../kernel/ir/asynchronous.js';
 import { cutToTf32 } from '../../kernel/ir/tensor-core.js';
-import type { Actor, ClockedMemory } from './clocked-memory.js';
+import type { Actor } from './access-history.js';
+import type { ClockedMemory } from './clocked-memory.js';
 import type { At, SumsMemory } from './memory.js';
 import type { Run } from './run.js';
 

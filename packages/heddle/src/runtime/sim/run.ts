@@ -95,14 +95,15 @@ export class Run {
   /** Blocks of a cluster, and threads of a block. */
   readonly clusterSize: number;
   readonly threads: number;
+  /** Whether clocks say what is ordered within a cluster (clocks.ts), as something works beside its threads. */
+  readonly isTimed: boolean;
   /** The newest epoch. */
   lastEpoch: number;
   /** The block of each epoch of this launch, the first at 0. */
   readonly #owners: BlockTime[] = [];
   #block: BlockTime | undefined;
-  /** The first epoch of the cluster, and the last before all its threads have met. */
+  /** The first epoch of the cluster. */
   #clusterStart: number;
-  #clusterMet = 0;
   readonly #sites: readonly Site[];
   readonly anyAlignment: boolean;
   readonly #trace: RunOptions['trace'];
@@ -114,7 +115,7 @@ export class Run {
     blockDim: Dim3,
     lastEpoch: number,
     options: RunOptions = {},
-    clusterSize = 1,
+    cluster = { size: 1, isTimed: false },
   ) {
     this.#sites = sites;
     this.gridDim = gridDim;
@@ -124,7 +125,8 @@ export class Run {
     this.launchStart = lastEpoch + 1;
     this.blockStart = this.launchStart;
     this.#clusterStart = this.launchStart;
-    this.clusterSize = clusterSize;
+    this.clusterSize = cluster.size;
+    this.isTimed = cluster.isTimed;
     this.threads = blockDim[0] * blockDim[1] * blockDim[2];
     this.anyAlignment = options.anyAlignment ?? false;
     this.#trace = options.trace;
@@ -134,7 +136,6 @@ export class Run {
   /** The blocks that begin from here on run together. */
   beginCluster(): void {
     this.#clusterStart = this.lastEpoch + 1;
-    this.#clusterMet = 0;
     this.loans.clear();
   }
 
@@ -162,26 +163,9 @@ export class Run {
     this.epoch = this.#block!.epoch;
   }
 
-  /** All threads of the cluster have met. */
-  passClusterBarrier(blocks: readonly BlockTime[]): void {
-    this.#clusterMet = this.lastEpoch;
-    for (const block of blocks) this.#nextEpoch(block);
-  }
-
   #nextEpoch(block: BlockTime): void {
     block.epoch = ++this.lastEpoch;
     this.#owners.push(block);
-  }
-
-  /** Whether an epoch is one of the block that runs now. */
-  isOwn(epoch: number): boolean {
-    return epoch >= this.blockStart && this.#ownerOf(epoch) === this.#block;
-  }
-
-  /** Whether what happened in an epoch before comes before what the running block does now. */
-  isOrdered(epoch: number): boolean {
-    if (this.clusterSize === 1) return epoch >= this.blockStart;
-    return (epoch >= this.#clusterStart && epoch <= this.#clusterMet) || this.isOwn(epoch);
   }
 
   /** Whether an epoch is one of the cluster that runs now. */

@@ -106,7 +106,7 @@ function toTheEnd(run: Run, blocks: readonly RunningBlock[], engine?: AsyncEngin
       while (advance(run, warps, engine)) any = true;
       if (meet(run, warps, engine)) any = true;
     }
-    if (!any && engine && meetAsCluster(run, blocks, engine)) any = true;
+    if (!any && engine && meetAsCluster(blocks, engine)) any = true;
   }
   const waiting = blocks.filter(({ warps }) => warps.some((w) => w.requests.some((r) => r)));
   const stuck = waiting.find(({ warps }) => engine && hasBegunWaiting(run, warps, engine)) ?? waiting[0];
@@ -116,11 +116,9 @@ function toTheEnd(run: Run, blocks: readonly RunningBlock[], engine?: AsyncEngin
 }
 
 /** All threads of a cluster that have not returned have arrived at its barrier: those that wait may go on. */
-function meetAsCluster(run: Run, blocks: readonly RunningBlock[], engine: AsyncEngine): boolean {
+function meetAsCluster(blocks: readonly RunningBlock[], engine: AsyncEngine): boolean {
   const ended = blocks.flatMap(({ warps }) => warps.flatMap((w) => w.requests.map((r) => r === undefined)));
-  if (!engine.cluster.meet(ended)) return false;
-  run.passClusterBarrier(blocks.map(({ time }) => time));
-  return true;
+  return engine.cluster.meet(ended);
 }
 
 /** Let every warp go on until it waits for others; whether any could. */

@@ -77,7 +77,7 @@ export class Shadow {
     if (before === run.epoch) {
       if ((page[mine + 1]! & WHO) !== run.thread) page[mine + 1]! |= SEVERAL;
     } else {
-      if (before >= since && before < run.blockStart && !run.isOfCluster(before)) page[mine + 2] = since;
+      if (before >= since && !run.isOfCluster(before)) page[mine + 2] = since;
       page[mine] = run.epoch;
       page[mine + 1] = (site << SITE_SHIFT) | run.thread;
     }
@@ -89,9 +89,8 @@ export class Shadow {
 function clashes(run: Run, page: Int32Array, track: number, since: number): boolean {
   const epoch = page[track]!;
   if (epoch < since) return false;
-  if (epoch === run.epoch) {
-    if ((page[track + 1]! & WHO) !== run.thread) return true;
-  } else if (!run.isOrdered(epoch)) return true;
+  if (!run.isOfCluster(epoch)) return true;
+  if (!run.isTimed && epoch === run.epoch && (page[track + 1]! & WHO) !== run.thread) return true;
   return page[track + 2] === since;
 }
 
@@ -109,11 +108,11 @@ function rival(run: Run, page: Int32Array, at: number, way: AccessKind): Rival {
   const packed = page[at + way + 1]!;
   const line = run.nameLine(packed >> SITE_SHIFT);
   const who = packed & THREAD;
-  if (!run.isOwn(epoch)) {
+  if (!run.isOfCluster(epoch)) {
     const block = run.blockAt(epoch).join(',');
     return { way, sameBlock: false, who: `${run.nameThread(who)} of block (${block})`, line };
   }
-  if (epoch !== run.epoch || (packed & WHO) === run.thread)
+  if (run.isTimed || epoch !== run.epoch || (packed & WHO) === run.thread)
     return { way, sameBlock: false, who: 'an earlier block', line: '' };
   // The first thread is remembered; if that is the running one, another of several followed.
   const other = who === run.thread ? 'another thread' : run.nameThread(who);
