@@ -29,10 +29,10 @@ const LEAST_BYTES = 2 ** 20;
 const SMALL_SHARE = 16;
 
 /**
- * So many ranks copy each other's gradients, where they can, and add them up in the update: copies leave the multiprocessors to the
+ * Up to so many ranks copy each other's gradients, where they can, and add them up in the update: copies leave the multiprocessors to the
  * backward pass. A rank receives n − 1 times its gradients, which is n / 2 times what it receives in an all-reduce of n ranks.
  */
-const MOST_COPYING = 2;
+export const MOST_COPYING = 2;
 
 /** Options of `averageGradients`. */
 export interface AverageGradientsOptions {
@@ -47,7 +47,7 @@ export interface AverageGradientsOptions {
 
 /** How `sumInBuckets` exchanges. */
 interface Buckets extends AverageGradientsOptions {
-  /** Whether ranks copy what is exchanged beside the backward pass, and add it up themselves. Default: where that is faster. */
+  /** Whether ranks copy what is exchanged beside the backward pass, and add it up themselves. Default: where their GPUs do. */
   readonly copies?: boolean;
 }
 
@@ -110,7 +110,7 @@ export function sumInBuckets(
   { bucketBytes, equalBatches = false, copies }: Buckets = {},
 ): AnyTensor[] {
   const { world, copies: canCopy } = membership();
-  const byCopies = copies ?? (canCopy && world.size <= MOST_COPYING);
+  const byCopies = copies ?? canCopy;
   const sums: AnyTensor[] = [];
   // Outside of a trace one rank may have computed a gradient before, which is then no sum of rows any more.
   const isSame = equalBatches && currentTrace() !== undefined && world.size > 1;

@@ -8,6 +8,7 @@ import { onCollective } from '../runtime/cuda/vendor/collective-run.js';
 import { connectNccl, createNcclId, disconnectNccl, ncclFailure } from '../runtime/cuda/vendor/nccl.js';
 import { headerWords, type ToldKind } from './call.js';
 import { type Control, openControl } from './control/control.js';
+import { MOST_COPYING } from './data-parallel.js';
 import { placeFromEnvironment, type WorldPlace } from './environment.js';
 import { registerCollectives } from './host-collectives.js';
 import { join, type Ways } from './join.js';
@@ -119,7 +120,7 @@ function waysOfGpu(control: Control): Ways {
       // NCCL connects the GPU whose context is current.
       await currentDevice().synchronize();
       connectNccl(ranks, index, id);
-      if (ranks.length === control.worldSize)
+      if (ranks.length === control.worldSize && ranks.length <= MOST_COPYING)
         copies = await connectPeers(ranks, index, async (what, mine) => {
           await control.set(`${what} ${index}`, mine);
           return Promise.all(ranks.map((_, i) => control.get(`${what} ${i}`)));
