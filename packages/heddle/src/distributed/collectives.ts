@@ -63,7 +63,7 @@ function groupOf<O extends CollectiveOptions>(op: string, options: O, rules: Rul
 
 /**
  * Tensors of one dtype together: one exchange for each dtype, in the order of their first tensors.
- * @param exchange what becomes of each of them, in their shapes
+ * @param exchange returns the result of each tensor, in the shape of that tensor
  */
 function byDtype(
   nodes: readonly GraphNode[],
