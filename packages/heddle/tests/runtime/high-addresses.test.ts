@@ -152,7 +152,8 @@ const training = (held: number): string => `
   const device = openDevice('cpu');
   try {
     if (${held} > 0) device.allocate(${held}, 'held');
-  } catch {
+  } catch (error) {
+    if (!(error instanceof h.OutOfMemoryError)) throw error;
     console.log('little memory');
     process.exit(0);
   }
