@@ -14,6 +14,7 @@ import * as b from '../graph/build.js';
 import type { FusedOp, KernelChoice } from '../graph/fused-op.js';
 import type { GraphNode } from '../graph/node.js';
 import { EXCHANGE_UNITS } from '../kernel/ir/library-call.js';
+import { ANY, ROUTE_BYTES } from '../runtime/cuda/peers/routes.js';
 import { digest } from './call.js';
 import type { ReductionOp } from './transport.js';
 
@@ -38,10 +39,13 @@ export interface CollectiveArg {
   readonly size: number;
   /** Identifies the orders of dimensions in which the elements of the sources come; 0: they come as usual. */
   readonly orders: number;
+  /** Of `gatherOthers`: which sources travel between which ranks, by their places in `ranks`. */
+  readonly senders?: readonly number[];
+  readonly receivers?: readonly number[];
 }
 
 /** Each result begins at a multiple of so many bytes. */
-const ALIGNMENT = 64;
+const ALIGNMENT = ROUTE_BYTES;
 
 /**
  * Bytes up to which a source is small: copying it takes less than the microseconds of a sum of its own among those that one block
@@ -56,7 +60,11 @@ const lastOf = new WeakMap<Trace, GraphNode>();
  * In a traced function the node that must come after the one before. Outside, where ranks may ask for different values, it is
  * computed at once, and once only.
  */
-function inOrder(op: FusedOp<CollectiveArg>, src: readonly GraphNode[], arg: CollectiveArg): GraphNode {
+export function inOrder(
+  op: FusedOp<CollectiveArg>,
+  src: readonly GraphNode[],
+  arg: CollectiveArg,
+): GraphNode {
   const trace = currentTrace();
   const before = trace && lastOf.get(trace);
   const node = b.call(op, before ? [...src, b.detach(before)] : src, arg);
@@ -75,7 +83,7 @@ const routine = (kind: CollectiveKind): KernelChoice<CollectiveArg> => ({
     const before = node.src.slice(counts.length).map((__, i) => ({ input: counts.length + i }));
     const library = { name: `collective.${kind}`, options: { ...options, dtype: node.dtype.name } };
     // Transports of the host know no gathering without the own values: these are put together there, and all beside them.
-    const own = kind === 'gatherOthers' && target.model !== 'threads' ? size / (ranks.length - 1) : 0;
+    const own = kind === 'gatherOthers' && target.model !== 'threads' ? sentElements(options) : 0;
     const bytes = own * (ranks.length + 1) * node.dtype.bytes;
     const space = bytes > 0 ? [{ scratch: 'all', bytes }] : [];
     return [{ library, args: [...sources, { output: true }, ...space, ...before] }];
@@ -95,15 +103,25 @@ function ordersOf(orders: readonly (readonly number[])[]): number {
   return others.length > 0 ? digest(others) : 0;
 }
 
+/** Whether all ranks have all results: what only some have, others cannot know the order of. */
+const isForAll = ({ senders = [], receivers = [] }: CollectiveArg): boolean =>
+  [...senders, ...receivers].every((rank) => rank === ANY);
+
+/** Elements of all sources of a rank side by side. */
+const sentElements = ({ counts, offsets }: Pick<CollectiveArg, 'counts' | 'offsets'>): number =>
+  offsets.at(-1)! + counts.at(-1)!;
+
 const collective = (kind: CollectiveKind, grad: CollectiveGradient): FusedOp<CollectiveArg> => ({
   name: kind,
   exchanges: (arg) => ({
     sent: arg.counts.length,
     ...(kind !== 'allGather' &&
-      kind !== 'reduceScatter' && {
+      kind !== 'reduceScatter' &&
+      isForAll(arg) && {
         flat: {
           offsets: arg.offsets,
           times: kind === 'gatherOthers' ? arg.ranks.length - 1 : 1,
+          isReadOutside: kind !== 'gatherOthers',
           inOrders: (orders) => ({ ...arg, orders: ordersOf(orders) }),
         },
       }),
@@ -145,7 +163,7 @@ const allGatherOp = collective('allGather', ([x], g, { ranks }) => [
   b.reshape(reduceScatterOf(g, { ranks, op: 'sum' }), x!.shape),
 ]);
 
-const gatherOthersOp = collective('gatherOthers', () => {
+export const gatherOthersOp: FusedOp<CollectiveArg> = collective('gatherOthers', () => {
   throw new ArgumentError('[gatherOthers] has no gradient.');
 });
 
@@ -168,10 +186,12 @@ interface Together {
   readonly beside?: boolean;
 }
 
-const isSmall = ({ shape, dtype }: GraphNode): boolean => sizeOf(shape) * dtype.bytes <= SMALL;
+export const isSmall = ({ shape, dtype }: GraphNode): boolean => sizeOf(shape) * dtype.bytes <= SMALL;
 
 /** Places of tensors side by side in a flat one, the small ones first. */
-function placed(src: readonly GraphNode[]): Pick<CollectiveArg, 'counts' | 'offsets' | 'size' | 'orders'> {
+export function placed(
+  src: readonly GraphNode[],
+): Pick<CollectiveArg, 'counts' | 'offsets' | 'size' | 'orders'> {
   const step = ALIGNMENT / src[0]!.dtype.bytes;
   const counts = src.map(({ shape }) => sizeOf(shape));
   const offsets = src.map(() => 0);
@@ -198,7 +218,7 @@ function packed(src: readonly GraphNode[]): GraphNode {
 }
 
 /** What is sent of tensors: small ones together. Their places in a flat tensor are the same. */
-function withSmallTogether(src: readonly GraphNode[]): readonly GraphNode[] {
+export function withSmallTogether(src: readonly GraphNode[]): readonly GraphNode[] {
   const small = src.filter(isSmall);
   return small.length > 1 ? [packed(small), ...src.filter((x) => !isSmall(x))] : src;
 }
@@ -228,26 +248,6 @@ export const allGatherOf = (x: GraphNode, { ranks }: { readonly ranks: readonly 
     ...{ kind: 'allGather', ranks, op: 'sum', root: 0, beside: false, counts: [x.size], offsets: [0] },
     ...{ size: x.size * ranks.length, orders: 0 },
   });
-
-/**
- * The sources of each of the other ranks, in the order of the ranks and in the shapes of the sources, which have one dtype. It takes
- * no kernel between GPUs of a host that copy from each other; elsewhere there is no such way between GPUs.
- */
-export function othersOf(
-  src: readonly GraphNode[],
-  { ranks }: { readonly ranks: readonly number[] },
-): GraphNode[][] {
-  const sent = withSmallTogether(src);
-  const { size: own, ...places } = placed(sent);
-  const others = ranks.length - 1;
-  const flat = inOrder(gatherOthersOp, sent, {
-    ...{ kind: 'gatherOthers', ranks, op: 'sum', root: 0, beside: false, ...places, size: own * others },
-  });
-  const { offsets, counts } = placed(src);
-  return Array.from({ length: others }, (_, other) =>
-    src.map(({ shape }, i) => b.reshape(b.slice(flat, [other * own + offsets[i]!], [counts[i]!]), shape)),
-  );
-}
 
 /** x of all ranks, (ranks · n) each, reduced: every rank has its part (n). */
 export const reduceScatterOf = (x: GraphNode, { ranks, op }: Together): GraphNode =>

@@ -15,20 +15,15 @@ import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
 import { formatShape, type Shape } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import type { GraphNode } from '../graph/node.js';
+import { ANY } from '../runtime/cuda/peers/routes.js';
 import { type AnyTensor, requireTensor, requireTensors } from '../tensor/checks.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { nodeOf, tensorOf } from '../tensor/tracing.js';
-import {
-  allGatherOf,
-  allReduceOf,
-  broadcastOf,
-  othersOf,
-  reduceScatterOf,
-  unpacked,
-} from './collective-op.js';
+import { allGatherOf, allReduceOf, broadcastOf, reduceScatterOf, unpacked } from './collective-op.js';
 import { ProcessGroup, requireMember } from './group.js';
 import { membership } from './membership.js';
 import type { ReductionOp } from './transport.js';
+import { type Arrived, arrivedOf, type InboxFor } from './travelling.js';
 
 /** Options of all collectives. */
 export interface CollectiveOptions {
@@ -126,17 +121,31 @@ export function reducedOver(
   return byDtype(nodes, (same) => unpacked(allReduceOf(same, { ranks, op, beside }), same)).map(tensorOf);
 }
 
-/** The sums over the ranks, of copies that each rank has of the others' tensors, added in the order of the ranks. */
-export function sumsOfCopies({ ranks, index }: ProcessGroup, tensors: readonly AnyTensor[]): AnyTensor[] {
+/**
+ * The sums over the ranks, of copies that each rank has of the others' tensors, added in the order of the ranks.
+ * @param inboxFor see `arrivedOf`
+ */
+export function sumsOfCopies(
+  group: ProcessGroup,
+  tensors: readonly AnyTensor[],
+  inboxFor?: InboxFor,
+): AnyTensor[] {
   const sums = byDtype(tensors.map(nodeOf), (same) => {
-    const others = othersOf(same, { ranks });
-    return same.map((own, i) => {
-      const all = others.map((values) => values[i]!);
-      all.splice(index, 0, own);
-      return all.reduce((sum, values) => b.map('add', sum, values));
-    });
+    const travellers = same.map((values) => ({ values, sender: ANY, receiver: ANY }));
+    const arrived = arrivedOf(group, travellers, inboxFor);
+    if (!arrived) {
+      const { ranks } = group;
+      return unpacked(allReduceOf(same, { ranks, op: 'sum', beside: true }), same);
+    }
+    return same.map((own, i) => sumOf(own, group.index, arrived[i]!));
   });
   return sums.map(tensorOf);
+}
+
+/** The sum of what this rank has and what has arrived, in the order of the ranks: it has the same bits on all of them. */
+export function sumOf(own: GraphNode, index: number, arrived: readonly Arrived[]): GraphNode {
+  const all = [...arrived, { sender: index, values: own }].sort((x, y) => x.sender - y.sender);
+  return all.map(({ values }) => values).reduce((sum, values) => b.map('add', sum, values));
 }
 
 /** The values that one rank of a group has, for all of them. */

@@ -109,7 +109,7 @@ export function sumInBuckets(
   tensors: readonly AnyTensor[],
   { bucketBytes, equalBatches = false, copies }: Buckets = {},
 ): AnyTensor[] {
-  const { world, copies: canCopy } = membership();
+  const { world, copies: canCopy, inboxes } = membership();
   const byCopies = copies ?? canCopy;
   const sums: AnyTensor[] = [];
   // Outside of a trace one rank may have computed a gradient before, which is then no sum of rows any more.
@@ -128,7 +128,7 @@ export function sumInBuckets(
       sums[bucket[k]!] = one;
     });
   const beside: Sum = byCopies
-    ? (own) => sumsOfCopies(world, own)
+    ? (own) => sumsOfCopies(world, own, (type) => inboxes.next(type))
     : (own) => reducedOver(world, own, { beside: true });
   const last = buckets.pop();
   for (const bucket of buckets) exchange(bucket, beside);

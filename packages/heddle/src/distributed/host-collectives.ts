@@ -1,6 +1,7 @@
 /** The routines `collective.<kind>` of the CPU device, by a transport of the host. */
 import { DTYPES, type DTypeName } from '../core/dtype.js';
 import type { LibraryCall } from '../kernel/ir/library-call.js';
+import { arrivalsOf, ROUTE_BYTES } from '../runtime/cuda/peers/routes.js';
 import { registerHostRoutine } from '../runtime/host-routines.js';
 import type { CollectiveArg, CollectiveKind } from './collective-op.js';
 import { ProcessGroup } from './group.js';
@@ -49,18 +50,20 @@ export function registerCollectives(transport: Transport, rank: number): void {
   register('allGather', ({ options: { counts, size }, group, valuesOf }) =>
     transport.allGather(group, valuesOf(0, 0, counts[0]!), valuesOf(1, 0, size)),
   );
-  register('gatherOthers', ({ options: { counts, offsets, size, ranks }, group, valuesOf }) => {
-    const own = size / (ranks.length - 1);
+  register('gatherOthers', ({ options, group, valuesOf }) => {
+    const { counts, offsets, senders = [], receivers = [], ranks, dtype } = options;
+    const own = offsets.at(-1)! + counts.at(-1)!;
     const space = counts.length + 1;
-    const [mine, all] = [valuesOf(space, 0, own), valuesOf(space, own, own * ranks.length)];
     for (const [i, count] of counts.entries())
       valuesOf(space, offsets[i]!, count).bytes.set(valuesOf(i, 0, count).bytes);
-    transport.allGather(group, mine, all);
-    const before = own * group.index;
-    valuesOf(counts.length, 0, before).bytes.set(valuesOf(space, own, before).bytes);
-    valuesOf(counts.length, before, size - before).bytes.set(
-      valuesOf(space, 2 * own + before, size - before).bytes,
-    );
+    transport.allGather(group, valuesOf(space, 0, own), valuesOf(space, own, own * ranks.length));
+    const step = ROUTE_BYTES / DTYPES[dtype].bytes;
+    const { arrivals } = arrivalsOf({ counts, senders, receivers }, group.index, ranks.length, step);
+    for (const { sender, source, at } of arrivals) {
+      const count = counts[source]!;
+      const sent = valuesOf(space, own * (1 + sender) + offsets[source]!, count);
+      valuesOf(counts.length, at, count).bytes.set(sent.bytes);
+    }
   });
   register('reduceScatter', ({ options: { counts, size, op }, group, valuesOf }) =>
     transport.reduceScatter(group, op, valuesOf(0, 0, counts[0]!), valuesOf(1, 0, size)),

@@ -3,7 +3,7 @@ import { above, oneOf, type Rules, requireOptions } from '../core/arguments.js';
 import type { DTypeName } from '../core/dtype.js';
 import { ArgumentError, DeviceError, DistributedError } from '../core/errors.js';
 import { currentDevice, useDeviceOfRank } from '../engine/storage.js';
-import { connectPeers, disconnectPeers } from '../runtime/cuda/peers/windows.js';
+import { connectPeers, disconnectPeers, type PeerGroup } from '../runtime/cuda/peers/peers.js';
 import { onCollective } from '../runtime/cuda/vendor/collective-run.js';
 import { connectNccl, createNcclId, disconnectNccl, ncclFailure } from '../runtime/cuda/vendor/nccl.js';
 import { headerWords, type ToldKind } from './call.js';
@@ -93,7 +93,7 @@ const LOOK_MS = 1000;
 function waysOfGpu(control: Control): Ways {
   const connected = new Set<string>();
   const sequences = new Map<string, number>();
-  let copies = false;
+  let peers: PeerGroup | undefined;
   onCollective(({ name, dtype, op, ...run }) => {
     const group = run.ranks.join();
     const sequence = sequences.get(group) ?? 0;
@@ -121,12 +121,13 @@ function waysOfGpu(control: Control): Ways {
       await currentDevice().synchronize();
       connectNccl(ranks, index, id);
       if (ranks.length === control.worldSize && ranks.length <= MOST_COPYING)
-        copies = await connectPeers(ranks, index, async (what, mine) => {
+        peers = await connectPeers(ranks, index, async (what, mine) => {
           await control.set(`${what} ${index}`, mine);
           return Promise.all(ranks.map((_, i) => control.get(`${what} ${i}`)));
         });
     },
-    copies: () => copies,
+    copies: () => peers !== undefined,
+    show: (buffer) => peers?.show(buffer && currentDevice().addressOf!(buffer)) ?? false,
     async close() {
       await currentDevice().synchronize();
       clearInterval(look);

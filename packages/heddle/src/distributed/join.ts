@@ -6,6 +6,7 @@ import { setOwnRank } from './collective-op.js';
 import { allGather, allReduce, broadcast } from './collectives.js';
 import { sumInBuckets } from './data-parallel.js';
 import { ProcessGroup } from './group.js';
+import { Inboxes, type Show } from './inboxes.js';
 import { type Membership, setMembership } from './membership.js';
 import type { Rendezvous } from './transport.js';
 
@@ -16,6 +17,8 @@ export interface Ways {
   connect(group: ProcessGroup): Promise<void>;
   /** See `Membership.copies`: asked when the world is connected. Default: false. */
   readonly copies?: () => boolean;
+  /** Shows memory of this rank to all others, where they copy into it. */
+  readonly show?: Show;
   /** Ends connections, and says good-bye. */
   close(): Promise<void>;
 }
@@ -38,6 +41,7 @@ export async function join(
     get copies() {
       return ways?.copies?.() ?? false;
     },
+    inboxes: new Inboxes(ways?.show ?? ((buffer) => buffer !== undefined)),
     async barrier(group) {
       await currentDevice().synchronize();
       // All have come when there is a sum.
@@ -49,6 +53,7 @@ export async function join(
     async close() {
       leave();
       await ways?.close();
+      membership.inboxes.dispose();
     },
   };
   setOwnRank(rank);

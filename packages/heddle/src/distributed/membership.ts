@@ -1,14 +1,17 @@
 /** What this process is among those that train together, from `init` to `close`. */
 import { ArgumentError } from '../core/errors.js';
 import type { ProcessGroup } from './group.js';
+import type { Inboxes } from './inboxes.js';
 
 export interface Membership {
   /** All ranks. */
   readonly world: ProcessGroup;
   /** The number of this process among those of its host. */
   readonly localRank: number;
-  /** Whether all ranks have GPUs that copy from each other's memory, which takes no kernel. */
+  /** Whether all ranks have GPUs that copy into each other's memory, which takes no kernel. */
   readonly copies: boolean;
+  /** What all ranks copy into. */
+  readonly inboxes: Inboxes;
   /** Resolves when all ranks of a group have called it. */
   barrier(group: ProcessGroup): Promise<void>;
   /** Connects the ranks of a group. */

@@ -120,6 +120,8 @@ export interface FlatExchange {
   readonly offsets: readonly number[];
   /** The result has so many such sequences of equal length, one after the other. */
   readonly times: number;
+  /** Whether a result that is assigned to a tensor is read by others than the program itself. */
+  readonly isReadOutside: boolean;
   /**
    * The argument of the op on sources in other orders, which all processes have to send alike.
    * @param orders of each source: its dimensions as they were, without those of size 1, the outermost in memory first

@@ -137,6 +137,8 @@ export interface Device extends DeviceInfo {
   /** A buffer's bytes as they are now, to look at on the spot. Absent where that would mean to wait for the device. */
   peek?(buffer: DeviceBuffer): Uint8Array | undefined;
   copy(from: DeviceBuffer, to: DeviceBuffer, bytes: number): void;
+  /** Where a buffer is, to map it into other processes. Absent where it cannot be. */
+  addressOf?(buffer: DeviceBuffer): number;
   compile(launches: readonly Launch[]): Program;
   /** Say that about so many kernels are going to be compiled: what compiles them may start. */
   expect?(kernels: number): void;

@@ -25,8 +25,13 @@ export function wholePieces(
   /** An exchange comes after `node`, whose values nobody reads. */
   const isOnlyAwaited = (node: GraphNode): boolean =>
     !wanted.has(node) && usersOf(node).every((user) => readsNot(user, node));
-  const isWhole = (exchange: GraphNode, offset: number, { shape }: GraphNode): boolean => {
-    if (wanted.has(exchange)) return false;
+  const isWhole = (
+    exchange: GraphNode,
+    { isReadOutside }: FlatExchange,
+    offset: number,
+    { shape }: GraphNode,
+  ): boolean => {
+    if (isReadOutside && wanted.has(exchange)) return false;
     const count = sizeOf(shape);
     return usersOf(exchange).every((user) => {
       if (user.op === 'detach') return isOnlyAwaited(user);
@@ -45,7 +50,9 @@ export function wholePieces(
     if (flat)
       whole.set(
         node,
-        flat.offsets.map((_, i) => placesOf(node, flat, i).every((at) => isWhole(node, at, node.src[i]!))),
+        flat.offsets.map((_, i) =>
+          placesOf(node, flat, i).every((at) => isWhole(node, flat, at, node.src[i]!)),
+        ),
       );
   }
   return whole;

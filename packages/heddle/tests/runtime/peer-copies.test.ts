@@ -1,9 +1,10 @@
-/** What ranks put on their streams to copy from each other's windows, run in random order in a model of their memory. */
+/** What ranks put on their streams to copy into each other's memory, run in random order in a model of it. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { PhiloxStream } from '../../src/core/philox.js';
-import { enqueueCopies } from '../../src/runtime/cuda/peers/copies.js';
-import { PeerWindow, SLOT_BYTES } from '../../src/runtime/cuda/peers/windows.js';
+import { enqueueCopies, sentBy } from '../../src/runtime/cuda/peers/copies.js';
+import { Board } from '../../src/runtime/cuda/peers/peers.js';
+import { ANY, arrivalsOf, type Routes } from '../../src/runtime/cuda/peers/routes.js';
 
 /** A stretch of memory that lies somewhere: address → what is known to be there. */
 interface Stretch {
@@ -62,35 +63,36 @@ const SPACE = 2 ** 36;
 const sourceOf = (rank: number, run: number, i: number): number =>
   (1 + rank) * SPACE + (10 * run + i) * 2 ** 30;
 const resultOf = (rank: number): number => (20 + rank) * SPACE;
-const windowOf = (rank: number): number => (40 + rank) * SPACE;
+const boardOf = (rank: number): number => (40 + rank) * SPACE;
 
-type Sizes = readonly { readonly at: number; readonly bytes: number }[];
+/** Which flag a rank does not wait for. */
+type Flaw = 'ready' | 'arrived';
 
-/** Ranks that exchange sources, several times, each step of theirs in random order. @param flawed without a wait for what is taken */
-function exchanged(ranks: number, sources: Sizes, bytes: number, seed: number, flawed = false): string[] {
+/** Of f32. */
+const [BYTES, STEP] = [4, 16];
+
+/** Ranks that exchange sources, several times, each step of theirs in random order. @returns what is wrong */
+function exchanged(ranks: number, routes: Routes, seed: number, flaw?: Flaw): string[] {
   const memory = new Memory();
   const flags = new Map<number, number>();
-  const windows = Array.from({ length: ranks }, (_, rank) => new PeerWindow(windowOf(rank), ranks));
-  for (const window of windows)
-    for (let rank = 0; rank < ranks; rank++)
-      for (const slot of [0, 1]) flags.set(window.taken(rank, slot), 1);
-  const isTaken = (flag: number, index: number): boolean =>
-    Array.from({ length: ranks }, (_, rank) => rank).some((rank) =>
-      [0, 1].some((slot) => windows[index]!.taken(rank, slot) === flag),
-    );
+  const boards = Array.from({ length: ranks }, (_, rank) => new Board(boardOf(rank), ranks));
+  const isIgnored = (flag: number, index: number): boolean =>
+    flaw !== undefined && boards.some((_, rank) => boards[index]![flaw](rank) === flag);
+  const results = boards.map((_, rank) => resultOf(rank));
   const wrong: string[] = [];
   const RUNS = 3;
   /** Of each rank, in its order: false where it must wait. */
-  const streams = windows.map((_, index) => {
+  const streams = boards.map((_, index) => {
     const steps: (() => boolean)[] = [];
+    const sent = sentBy(routes, index, ranks, BYTES);
     for (let run = 0; run < RUNS; run++) {
+      const addresses = routes.counts.map((__, i) => sourceOf(index, run, i));
       steps.push(() => {
-        sources.forEach((source, i) => {
-          memory.write(sourceOf(index, run, i), source.bytes, sourceOf(index, run, i));
+        routes.counts.forEach((count, i) => {
+          memory.write(addresses[i]!, count * BYTES, addresses[i]!);
         });
         return true;
       });
-      const addresses = sources.map((_, i) => sourceOf(index, run, i));
       enqueueCopies(
         {
           cuMemcpyDtoDAsync_v2: (to, from, length) =>
@@ -98,30 +100,27 @@ function exchanged(ranks: number, sources: Sizes, bytes: number, seed: number, f
               memory.copy(to, from, Number(length));
               return true;
             }),
-          cuStreamWaitValue32_v2: (_, flag, value) =>
-            void steps.push(() => (flawed && isTaken(flag, index)) || (flags.get(flag) ?? 0) === value),
-          cuStreamWriteValue32_v2: (_, flag, value) =>
+          cuStreamWaitValue32_v2: (__, flag, value) =>
+            void steps.push(() => isIgnored(flag, index) || (flags.get(flag) ?? 0) === value),
+          cuStreamWriteValue32_v2: (__, flag, value) =>
             void steps.push(() => {
               flags.set(flag, value);
               return true;
             }),
         },
         0,
-        { windows, index },
-        { sources, bytes },
+        { boards, index },
+        sent,
         addresses,
-        resultOf(index),
+        results,
       );
       steps.push(() => {
-        for (let other = 0; other < ranks; other++) {
-          if (other === index) continue;
-          const place = resultOf(index) + (other < index ? other : other - 1) * bytes;
-          sources.forEach((source, i) => {
-            const got = memory.read(place + source.at, source.bytes);
-            const expected = [{ at: place + source.at, bytes: source.bytes, from: sourceOf(other, run, i) }];
-            if (source.bytes > 0 && JSON.stringify(got) !== JSON.stringify(expected))
-              wrong.push(`rank ${index}, run ${run}, source ${i} of rank ${other}`);
-          });
+        for (const { sender, source, at } of arrivalsOf(routes, index, ranks, STEP).arrivals) {
+          const place = resultOf(index) + at * BYTES;
+          const bytes = routes.counts[source]! * BYTES;
+          const expected = [{ at: place, bytes, from: sourceOf(sender, run, source) }];
+          if (JSON.stringify(memory.read(place, bytes)) !== JSON.stringify(expected))
+            wrong.push(`rank ${index}, run ${run}, source ${source} of rank ${sender}`);
         }
         return true;
       });
@@ -144,34 +143,50 @@ function exchanged(ranks: number, sources: Sizes, bytes: number, seed: number, f
   return wrong;
 }
 
-/** Sources one after the other at multiples of 64 bytes. */
-function placed(sizes: readonly number[]): { sources: Sizes; bytes: number } {
-  let bytes = 0;
-  const sources = sizes.map((size) => {
-    const at = bytes;
-    bytes += Math.ceil(size / 64) * 64;
-    return { at, bytes: size };
-  });
-  return { sources, bytes };
-}
-
-const CASES: Readonly<Record<string, readonly number[]>> = {
-  'one small source': [4],
-  'several sources': [4, 1000, 70_000],
-  'a slot exactly': [SLOT_BYTES],
-  'sources across slots': [SLOT_BYTES - 64, 200, 3 * SLOT_BYTES + 4, 64],
+const toAll = (counts: readonly number[]): Routes => {
+  const any = counts.map(() => ANY);
+  return { counts, senders: any, receivers: any };
 };
 
-for (const [title, sizes] of Object.entries(CASES))
-  test(`every rank has what the others had: ${title}`, () => {
-    const { sources, bytes } = placed(sizes);
+const CASES: Readonly<Record<string, Routes>> = {
+  'one small source': toAll([1]),
+  'several sources': toAll([1, 1000, 70_000]),
+  'each source to one rank': { ...toAll([5, 17, 300]), receivers: [1, 0, 1] },
+  'each source from one rank': { ...toAll([5, 17, 300]), senders: [0, 0, 1] },
+  'nothing for a rank': { ...toAll([5, 17]), receivers: [0, 0] },
+};
+
+for (const [title, routes] of Object.entries(CASES))
+  test(`every rank has what others have sent it: ${title}`, () => {
     for (const ranks of [2, 3, 4])
       for (let seed = 0; seed < 20; seed++)
-        assert.deepEqual(exchanged(ranks, sources, bytes, seed), [], `${ranks} ranks, seed ${seed}`);
+        assert.deepEqual(exchanged(ranks, routes, seed), [], `${ranks} ranks, seed ${seed}`);
   });
 
-test('the model finds a slot that is filled before all have taken what was in it', () => {
-  const { sources, bytes } = placed([5 * SLOT_BYTES]);
-  const found = Array.from({ length: 20 }, (_, seed) => exchanged(3, sources, bytes, seed, true).length > 0);
-  assert.ok(found.includes(true));
+const FLAWS: Readonly<Record<Flaw, string>> = {
+  ready: 'a result that is written before its rank has read it',
+  arrived: 'a result that is read before it is there',
+};
+for (const [flaw, title] of Object.entries(FLAWS))
+  test(`the model finds ${title}`, () => {
+    const found = Array.from({ length: 20 }, (_, seed) => exchanged(3, toAll([7, 300]), seed, flaw as Flaw));
+    assert.ok(found.some((wrong) => wrong.length > 0));
+  });
+
+test('arrivals lie side by side, at multiples of the step, those of one rank after those of another', () => {
+  const routes = { counts: [3, 20, 16], senders: [ANY, 2, ANY], receivers: [ANY, ANY, 0] };
+  assert.deepEqual(arrivalsOf(routes, 0, 3, 16), {
+    arrivals: [
+      { sender: 1, source: 0, at: 0 },
+      { sender: 1, source: 2, at: 16 },
+      { sender: 2, source: 0, at: 32 },
+      { sender: 2, source: 1, at: 48 },
+      { sender: 2, source: 2, at: 80 },
+    ],
+    size: 96,
+  });
+  assert.deepEqual(
+    arrivalsOf(routes, 2, 3, 16).arrivals.map(({ source }) => source),
+    [0, 0],
+  );
 });

@@ -85,6 +85,10 @@ export class CudaDevice implements Device {
     this.#memory.copy(from, to, bytes);
   }
 
+  addressOf(buffer: DeviceBuffer): number {
+    return this.#memory.addressOf(buffer);
+  }
+
   expect(kernels: number): void {
     this.#compiler.expect(kernels);
   }

@@ -27,6 +27,8 @@ const SIGNATURES = {
   cuMemGetInfo_v2: ['address', 'address'],
   cuMemAlloc_v2: ['address', 'u64'],
   cuMemFree_v2: ['address'],
+  // base, size, address
+  cuMemGetAddressRange_v2: ['address', 'address', 'address'],
   cuIpcGetMemHandle: ['address', 'address'],
   cuIpcCloseMemHandle: ['address'],
   cuMemHostAlloc: ['address', 'u64', 'u32'],

@@ -117,7 +117,7 @@ export class CudaMemory {
 
   /** The address of a buffer that work is about to use, on a user's stream if one is given. */
   use(buffer: DeviceBuffer, stream: CudaStream | undefined): number {
-    const address = this.#addressOf(buffer);
+    const address = this.addressOf(buffer);
     const mine = buffer as CudaBuffer;
     if (stream) {
       stream.follow(mine.lastUse);
@@ -127,6 +127,14 @@ export class CudaMemory {
       if (mine.elsewhere) this.#join(mine);
       mine.lastUse = this.#streams.timeline.now;
     }
+    return address;
+  }
+
+  addressOf(buffer: DeviceBuffer): number {
+    const { address } = buffer as CudaBuffer;
+    if (buffer.device !== this.#device)
+      throw new DeviceError(`[${buffer.label}] is a buffer of another device.`);
+    if (address === 0) throw new DeviceError(`[${buffer.label}] has been freed.`);
     return address;
   }
 
@@ -151,17 +159,9 @@ export class CudaMemory {
     });
   }
 
-  #addressOf(buffer: DeviceBuffer): number {
-    const { address } = buffer as CudaBuffer;
-    if (buffer.device !== this.#device)
-      throw new DeviceError(`[${buffer.label}] is a buffer of another device.`);
-    if (address === 0) throw new DeviceError(`[${buffer.label}] has been freed.`);
-    return address;
-  }
-
   /** The address of a range of a buffer. */
   #range(buffer: DeviceBuffer, offset: number, bytes: number): number {
-    const address = this.#addressOf(buffer);
+    const address = this.addressOf(buffer);
     requireRange(buffer, offset, bytes);
     return address + offset;
   }
