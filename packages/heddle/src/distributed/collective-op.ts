@@ -78,7 +78,7 @@ const routine = (kind: CollectiveKind): KernelChoice<CollectiveArg> => ({
   when: ({ libraries }) => libraries.has(`collective.${kind}`),
   finishes: false,
   plan: ({ node, target }, { kind: _, ...options }) => {
-    const { counts, ranks, size } = options;
+    const { counts, ranks } = options;
     const sources = counts.map((__, input) => ({ input }));
     const before = node.src.slice(counts.length).map((__, i) => ({ input: counts.length + i }));
     const library = { name: `collective.${kind}`, options: { ...options, dtype: node.dtype.name } };

@@ -58,18 +58,18 @@ function groupOf<O extends CollectiveOptions>(op: string, options: O, rules: Rul
 
 /**
  * Tensors of one dtype together: one exchange for each dtype, in the order of their first tensors.
- * @param exchange returns the result of each tensor, in the shape of that tensor
+ * @param exchange returns the result of each tensor, in the shape of that tensor; `places` are those of the tensors in `nodes`
  */
-function byDtype(
+export function byDtype(
   nodes: readonly GraphNode[],
-  exchange: (same: readonly GraphNode[]) => readonly GraphNode[],
+  exchange: (same: readonly GraphNode[], places: readonly number[]) => readonly GraphNode[],
 ): GraphNode[] {
   const results = [...nodes];
   for (const dtype of new Set(nodes.map((node) => node.dtype))) {
     const places = nodes.flatMap((node, i) => (node.dtype === dtype && node.size > 0 ? [i] : []));
     if (places.length === 0) continue;
     const same = places.map((i) => nodes[i]!);
-    exchange(same).forEach((result, i) => {
+    exchange(same, places).forEach((result, i) => {
       results[places[i]!] = result;
     });
   }

@@ -3,12 +3,10 @@ import { aBoolean, above, instance, type Rules, requireArgument, requireOptions 
 import { currentTrace, noteUseOfGradients } from '../engine/trace.js';
 import * as nn from '../nn/index.js';
 import { Module } from '../nn/index.js';
-import { type BaseSettings, Optimizer } from '../optim/index.js';
 import { requireTensors } from '../tensor/checks.js';
 import { noGrad } from '../tensor/modes.js';
 import type { AnyTensor, Tensor } from '../tensor/tensor.js';
 import { nodeOf, tensorOf } from '../tensor/tracing.js';
-import { currentWorld } from '../tensor/world.js';
 import { reducedOver, sumsOfCopies } from './collectives.js';
 import { membership } from './membership.js';
 import { SummedRows } from './summed-rows.js';
@@ -49,6 +47,8 @@ export interface AverageGradientsOptions {
 interface Buckets extends AverageGradientsOptions {
   /** Whether ranks copy what is exchanged beside the backward pass, and add it up themselves. Default: where their GPUs do. */
   readonly copies?: boolean;
+  /** Which tensors travel as rows. Default: those that can, where `equalBatches` is true. */
+  readonly rows?: readonly (SummedRows | undefined)[];
 }
 
 const AVERAGE: Rules<AverageGradientsOptions> = { bucketBytes: above(0), equalBatches: aBoolean };
@@ -92,7 +92,7 @@ export function bucketsOf(sizes: readonly number[], most: number = BUCKET_BYTES,
  * Tensors by their numbers, in the order in which a trace has made them, which is the same on all ranks: each is there about when it
  * was made. Those that are there from the beginning come first, from the last one on.
  */
-function orderOf(tensors: readonly AnyTensor[]): number[] {
+export function orderOf(tensors: readonly AnyTensor[]): number[] {
   const made = tensors.map((x) => {
     const node = nodeOf(x);
     return node.isLeaf ? 0 : node.serial;
@@ -102,20 +102,29 @@ function orderOf(tensors: readonly AnyTensor[]): number[] {
 }
 
 /**
+ * Gradients that travel as rows, whose places are exchanged here: no gradient is needed for that.
+ * @param gradients of batches with the same shapes on all ranks
+ */
+export function summedRows(gradients: readonly AnyTensor[]): (SummedRows | undefined)[] {
+  const { size, ranks } = membership().world;
+  // Outside of a trace one rank may have computed a gradient before, which is then no sum of rows any more.
+  const canTravel = currentTrace() !== undefined && size > 1;
+  const rows = gradients.map((x) => (canTravel ? SummedRows.of(nodeOf(x), ranks) : undefined));
+  for (const one of rows) one?.gatherPlaces();
+  return rows;
+}
+
+/**
  * The sums over all ranks, bucket by bucket: those of the first gradients of the backward pass are made while it goes on. Rows come
  * before the last bucket, which is exchanged while they are added up.
  */
 export function sumInBuckets(
   tensors: readonly AnyTensor[],
-  { bucketBytes, equalBatches = false, copies }: Buckets = {},
+  { bucketBytes, equalBatches = false, copies, rows = equalBatches ? summedRows(tensors) : [] }: Buckets = {},
 ): AnyTensor[] {
   const { world, copies: canCopy, inboxes } = membership();
   const byCopies = copies ?? canCopy;
   const sums: AnyTensor[] = [];
-  // Outside of a trace one rank may have computed a gradient before, which is then no sum of rows any more.
-  const isSame = equalBatches && currentTrace() !== undefined && world.size > 1;
-  const rows = tensors.map((x) => (isSame ? SummedRows.of(nodeOf(x), world.ranks) : undefined));
-  for (const one of rows) one?.gatherPlaces();
   const whole = orderOf(tensors).filter((i) => !rows[i]);
   const buckets = bucketsOf(
     whole.map((i) => tensors[i]!.size * tensors[i]!.dtype.bytes),
@@ -177,24 +186,6 @@ export function averageGradients(parameters: Iterable<Tensor>, options: AverageG
       moving[i]!.grad = sum.div(size) as unknown as Tensor;
     });
   });
-}
-
-/**
- * Keep the state of each parameter on one rank only, which updates it and gives it to the others: with n ranks, each has
- * about an n-th of the state (S. Rajbhandari et al., ZeRO: Memory optimizations toward training trillion parameter models,
- * 2020: stage 1). Call it once, before the first step; all ranks call `step` and `stateDict` together from then on, with
- * averaged gradients. A saved state is whole, and loads with any number of ranks. (`fit` has an option for it.)
- */
-export function shardOptimizer(optimizer: Optimizer<BaseSettings>): void {
-  requireArgument(
-    'shardOptimizer',
-    'optimizer',
-    optimizer,
-    instance(Optimizer, 'an optimizer, such as optim.AdamW'),
-  );
-  membership();
-  const world = currentWorld();
-  if (world) optimizer.shard(world);
 }
 
 /**

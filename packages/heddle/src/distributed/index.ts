@@ -13,9 +13,9 @@ export {
 export {
   type AverageGradientsOptions,
   averageGradients,
-  shardOptimizer,
   synchronizeBatchNorm,
 } from './data-parallel.js';
 export type { ProcessGroup } from './group.js';
 export { close, type InitOptions, init, isInitialized, localRank, rank, worldSize } from './init.js';
+export { type ShardOptimizerOptions, shardOptimizer } from './sharded.js';
 export type { ReductionOp } from './transport.js';

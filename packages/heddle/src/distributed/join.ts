@@ -8,6 +8,7 @@ import { sumInBuckets } from './data-parallel.js';
 import { ProcessGroup } from './group.js';
 import { Inboxes, type Show } from './inboxes.js';
 import { type Membership, setMembership } from './membership.js';
+import { updateByOwners } from './sharded.js';
 import type { Rendezvous } from './transport.js';
 
 /** The ways to the other ranks. There are none where this process is alone. */
@@ -65,6 +66,7 @@ export async function join(
     size: worldSize,
     sum: (tensors, equalBatches = false) => sumInBuckets(tensors, { equalBatches }),
     gather: (x) => allGather(x),
+    updateByOwners,
     tensorsOf: (root, tensors) => broadcast(tensors, { root }),
     async textOfFirst(text) {
       const key = `text ${texts++}`;

@@ -18,7 +18,7 @@ import { currentTrace, isFromBefore, noGrad, noteUseOfGradients, realize } from 
 import { labelOf } from '../tensor/names.js';
 import { Tensor } from '../tensor/tensor.js';
 import type { World } from '../tensor/world.js';
-import { Sharding } from './sharding.js';
+import { Sharding, type ShardOptions } from './sharding.js';
 import { assignAll, requireMatch, type State } from './state.js';
 
 /** Parameters with settings of their own; what a group leaves out is the optimizer's. */
@@ -88,6 +88,16 @@ interface Change {
   readonly before: Tensor['ownNode'];
 }
 
+/** A step of one group. */
+interface GroupStep {
+  /** The parameters that have a gradient. */
+  readonly moving: readonly Tensor[];
+  /** Changes one of them, and its state. */
+  readonly update: (parameter: Tensor) => void;
+  /** Changes the group's own state. */
+  readonly end: () => void;
+}
+
 /** The base of all optimizers: what it is to update parameters by a rule. */
 export abstract class Optimizer<Settings extends BaseSettings> {
   /** The parameters, in groups of the same settings. */
@@ -150,12 +160,13 @@ export abstract class Optimizer<Settings extends BaseSettings> {
   /**
    * @internal Keep the state of some of the parameters only, the other ranks that of the others (S. Rajbhandari et al., ZeRO:
    * Memory optimizations toward training trillion parameter models, 2020: stage 1). Each rank updates its parameters and gives
-   * them to the others. From then on all ranks call `step` and `stateDict` together, with gradients that are the same on all.
+   * them to the others. From then on all ranks call `step` and `stateDict` together, with gradients that are the same on all unless
+   * `step` averages them.
    */
-  shard(world: World): void {
+  shard(world: World, options: ShardOptions = {}): void {
     if (this.#sharding) return;
     const parameters = this.groups.flatMap(({ params }) => params);
-    this.#sharding = new Sharding(world, parameters);
+    this.#sharding = new Sharding(world, parameters, options);
     for (const parameter of parameters) {
       if (this.#sharding.isOwn(parameter)) continue;
       for (const held of Object.values(this.#states.get(parameter)!)) held.dispose();
@@ -180,8 +191,14 @@ export abstract class Optimizer<Settings extends BaseSettings> {
           changed.push({ tensor: to, before: to.ownNode });
           to.assign(value);
         };
-        const moving = this.groups.flatMap((group) => this.#stepGroup(group, options.when, assign));
-        this.#sharding?.exchange(moving, assign);
+        const steps = this.groups.flatMap((group) => this.#stepOf(group, options.when, assign));
+        const of = new Map(steps.flatMap((step) => step.moving.map((p) => [p, step] as const)));
+        const update = (parameter: Tensor): void => of.get(parameter)!.update(parameter);
+        const moving = [...of.keys()];
+        if (this.#sharding) this.#sharding.update(moving, update, assign);
+        else for (const parameter of moving) update(parameter);
+        for (const parameter of moving) parameter.grad = undefined;
+        for (const { end } of steps) end();
       });
       realize(...changed.map(({ tensor }) => tensor));
     } catch (error) {
@@ -200,14 +217,14 @@ export abstract class Optimizer<Settings extends BaseSettings> {
     );
   }
 
-  /** @returns the parameters that had a gradient */
-  #stepGroup(
+  /** The step of a group, if any of its parameters has a gradient. */
+  #stepOf(
     group: ParameterGroup<Settings>,
     when: Tensor | undefined,
     assign: (to: Tensor, value: Tensor) => void,
-  ): readonly Tensor[] {
+  ): GroupStep[] {
     const moving = group.params.filter((p) => p.grad);
-    if (moving.length === 0) return moving;
+    if (moving.length === 0) return [];
     const stale = moving.find((p) => isFromBefore(p.grad!));
     if (stale)
       throw new ArgumentError(
@@ -222,18 +239,15 @@ export abstract class Optimizer<Settings extends BaseSettings> {
     const { settings } = group;
     const sharedBefore = this.#shared.get(group)!;
     const shared = this.nextShared(sharedBefore, settings);
-    for (const parameter of moving) {
-      const gradient = parameter.grad!;
-      parameter.grad = undefined;
-      const before = this.#states.get(parameter);
-      if (!before) continue;
+    const update = (parameter: Tensor): void => {
+      const before = this.#states.get(parameter)!;
       const lr = group.rate.cast(parameter.dtype);
+      const gradient = parameter.grad!;
       const { value, state } = this.update({ parameter, gradient, lr, state: before, shared, settings });
       changeEach(before, state);
       change(parameter, value);
-    }
-    changeEach(sharedBefore, shared);
-    return moving;
+    };
+    return [{ moving, update, end: () => changeEach(sharedBefore, shared) }];
   }
 
   /** Forget the gradients gathered so far. (`step` does so automatically.) */

@@ -3,26 +3,54 @@ import type { Tensor } from '../tensor/tensor.js';
 import type { World } from '../tensor/world.js';
 import type { State } from './state.js';
 
+/** How an optimizer's state is divided among ranks. */
+export interface ShardOptions {
+  /** Whether `step` averages the gradients over the ranks. Default: they are averaged before. */
+  readonly averages?: boolean;
+  /** Parameters whose state every rank keeps: all ranks update them. Default: none. */
+  readonly replicated?: Iterable<Tensor>;
+}
+
 export class Sharding {
   readonly #world: World;
   readonly #owners: ReadonlyMap<Tensor, number>;
+  readonly #averages: boolean;
 
   /** @param parameters the same, in the same order, on all ranks */
-  constructor(world: World, parameters: readonly Tensor[]) {
+  constructor(
+    world: World,
+    parameters: readonly Tensor[],
+    { averages = false, replicated = [] }: ShardOptions,
+  ) {
+    const whole = new Set(replicated);
     this.#world = world;
-    this.#owners = evenly(parameters, world.size);
+    this.#owners = evenly(
+      parameters.filter((p) => !whole.has(p)),
+      world.size,
+    );
+    this.#averages = averages;
   }
 
   /** Whether this rank updates the parameter. */
   isOwn(parameter: Tensor): boolean {
-    return this.#owners.get(parameter) === this.#world.rank;
+    const owner = this.#owners.get(parameter);
+    return owner === undefined || owner === this.#world.rank;
   }
 
   /**
-   * Give every rank the parameters that others have updated.
-   * @param moving those that were updated, in the same order on all ranks
+   * Update parameters, each on the rank that has its state, and give every rank what others have updated.
+   * @param moving those with gradients, in the same order on all ranks
    */
-  exchange(moving: readonly Tensor[], assign: (to: Tensor, value: Tensor) => void): void {
+  update(
+    moving: readonly Tensor[],
+    update: (parameter: Tensor) => void,
+    assign: (to: Tensor, value: Tensor) => void,
+  ): void {
+    if (this.#averages) {
+      this.#world.updateByOwners(moving, { ownerOf: (p) => this.#owners.get(p), update, assign });
+      return;
+    }
+    for (const parameter of moving) if (this.isOwn(parameter)) update(parameter);
     for (const [owner, parameters] of this.#byOwner(moving)) {
       // The owner takes them as well: what nobody needs would not be sent.
       const values = this.#world.tensorsOf(owner, parameters);

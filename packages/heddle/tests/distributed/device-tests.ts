@@ -139,6 +139,18 @@ export function deviceTests(device: RankDevice, skip: string | false): void {
       },
     );
 
+    test(
+      'steps of a sharded optimizer have the bits of those that all ranks make, on both',
+      options,
+      async () => {
+        const said = (await outputs(device, 2, 'sharded')).map(
+          (out) => /sharded steps are right, digest \w+/.exec(out)?.[0] ?? out,
+        );
+        assert.match(said[0]!, /^sharded steps are right/);
+        assert.equal(said[1], said[0]);
+      },
+    );
+
     test('a rank that is late is waited for', options, async () => {
       await outputs(device, 2, 'slow');
     });

@@ -28,6 +28,7 @@ import { fromBf16, fromF16 } from 'heddle/internal/core/float16.js';
 import { sumInBuckets } from 'heddle/internal/distributed/data-parallel.js';
 import { membership } from 'heddle/internal/distributed/membership.js';
 import { ALL_DTYPES, ALL_OPS, reducedValues, valuesOfRank } from './rank-values.js';
+import { shardedSteps } from './sharded-steps.js';
 
 const [scenario = '', argument = 'null'] = process.argv.slice(2);
 setPrecision({ matmul: 'f32', conv: 'f32' });
@@ -291,6 +292,10 @@ async function rows(): Promise<void> {
   say(`rows are right, digest ${digest.digest('hex')}`);
 }
 
+async function sharded(): Promise<void> {
+  say(`sharded steps are right, digest ${await shardedSteps()}`);
+}
+
 /** A training step with an exchange, over and over. */
 async function endless(): Promise<void> {
   const model = new nn.Sequential(new nn.Linear(256, 512), new nn.ReLU(), new nn.Linear(512, 10));
@@ -365,7 +370,7 @@ async function overlap(): Promise<void> {
 }
 
 const SCENARIOS: Readonly<Record<string, () => Promise<void>>> = {
-  ...{ suite, captured, groups, buckets, copies, rows, slow, endless, different, overlap },
+  ...{ suite, captured, groups, buckets, copies, rows, slow, sharded, endless, different, overlap },
 };
 say(`on ${device().name}`);
 await SCENARIOS[scenario]!();
