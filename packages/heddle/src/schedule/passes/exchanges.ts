@@ -13,7 +13,8 @@ import type { StageWork, Work } from '../launch.js';
 export const isExchange = (work: StageWork): boolean => 'library' in work && isCollective(work.library);
 
 /**
- * The number of the first exchange that needs a node, in their order; of a node that none needs, their count.
+ * The number of the first exchange that needs a node, in their order; of a node that none needs, their count. Values that are kept
+ * besides, as the momentum of an update whose parameter is sent, come with those that they are: they are only stored.
  * @param order all nodes, sources first
  */
 export function firstExchange(order: readonly GraphNode[]): (node: GraphNode) => number {
@@ -23,7 +24,9 @@ export function firstExchange(order: readonly GraphNode[]): (node: GraphNode) =>
     const sources = ({ src }: GraphNode): readonly GraphNode[] => src.filter((s) => !first.has(s));
     for (const node of topological([exchange], sources)) first.set(node, i);
   });
-  return (node) => first.get(node) ?? exchanges.length;
+  const valuesOf = (node: GraphNode): GraphNode =>
+    node.op === 'detach' && !first.has(node) ? valuesOf(node.src[0]!) : node;
+  return (node) => first.get(valuesOf(node)) ?? exchanges.length;
 }
 
 /** How many exchanges must have ended before each begins. They are one after the other. @param work each after what it reads */
