@@ -482,6 +482,7 @@ Networks on GPUs, with their examples for each rank:
   resnet18-tf32   256 images of 3×32×32, SGD with momentum
   resnet18-bf16   the same in mixed precision
   gpt2-bf16       8 texts of 1,024 tokens, AdamW, 124 million parameters, mixed precision
+  gpt2-bf16-sharded  the same, each parameter updated on one rank
 
 Example:
   $ heddle bench scaling --ranks 2,4 --networks lenet5 --batch 1024`,

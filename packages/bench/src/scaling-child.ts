@@ -4,6 +4,8 @@ import {
   type f32,
   jit,
   manualSeed,
+  nn,
+  optim,
   randn,
   type Tensor,
   time,
@@ -68,20 +70,43 @@ const { network, batches, calls, rounds, device } = JSON.parse(process.argv[2]!)
 if (device) useDevice(device);
 await distributed.init();
 manualSeed(0);
-const { program, options } = SCALING_NETWORKS[network]!;
+const { program, options, sharded } = SCALING_NETWORKS[network]!;
 
-for (const batchSize of batches) {
-  const settings = { ...options, batchSize, batches: 1 };
-  let gradients: readonly GraphNode[] = [];
-  const exchange = (parameters: readonly Tensor[]): void => {
-    gradients = parameters.map(({ grad }) => nodeOf(grad!));
-    distributed.averageGradients(parameters, EQUAL);
-  };
-  const step = new TrainingSteps(program, { ...settings, exchange });
-  const compute = new TrainingSteps(program, settings);
-  step.again();
-  const made = gradients.map(like);
-  const sum = jit(() => {
+/** Lets each parameter be updated on one rank, but for tables of embeddings. */
+function shard<O extends optim.Optimizer<optim.BaseSettings>>(optimizer: O, model: nn.Module): O {
+  const tables = [...model.namedModules()].flatMap(([, m]) => (m instanceof nn.Embedding ? [m.weight] : []));
+  distributed.shardOptimizer(optimizer, { averages: true, replicated: tables });
+  return optimizer;
+}
+
+/** Updates nothing. */
+class Still extends optim.Optimizer<optim.BaseSettings> {
+  protected initialState(): Record<string, Tensor> {
+    return {};
+  }
+
+  protected update({ parameter: value }: optim.Update<optim.BaseSettings>) {
+    return { value, state: {} };
+  }
+}
+
+/** The exchanges of a step alone, of such gradients. */
+function exchangesAlone(made: readonly (() => AnyTensor)[]): () => void {
+  if (sharded) {
+    const model = program.build();
+    const parameters = model.parameters();
+    const still = shard(
+      new Still(parameters, { lr: 0 }, { lr: { must: 'a number', holds: () => true } }),
+      model,
+    );
+    const run = jit(() => {
+      for (const [i, p] of parameters.entries()) p.grad = made[i]!().detach() as Tensor;
+      still.step();
+      return parameters[0]!.reshape([-1]).at('0:1');
+    });
+    return () => run().dispose();
+  }
+  const run = jit(() => {
     const sums = sumInBuckets(
       made.map((make) => make()),
       EQUAL,
@@ -93,7 +118,25 @@ for (const batchSize of batches) {
       .reshape([-1])
       .at('0:1');
   });
-  const work = { step: () => step.again(), compute: () => compute.again(), exchange: () => sum().dispose() };
+  return () => run().dispose();
+}
+
+for (const batchSize of batches) {
+  const settings = { ...options, batchSize, batches: 1 };
+  let gradients: readonly GraphNode[] = [];
+  const exchange = (parameters: readonly Tensor[]): void => {
+    gradients = parameters.map(({ grad }) => nodeOf(grad!));
+    if (!sharded) distributed.averageGradients(parameters, EQUAL);
+  };
+  const optimizer: typeof options.optimizer = (parameters, model) => {
+    const made = options.optimizer(parameters, model);
+    return sharded ? shard(made, model) : made;
+  };
+  const step = new TrainingSteps(program, { ...settings, optimizer, exchange });
+  const compute = new TrainingSteps(program, settings);
+  step.again();
+  const alone = exchangesAlone(gradients.map(like));
+  const work = { step: () => step.again(), compute: () => compute.again(), exchange: alone };
   const times = { step: [] as number[], compute: [] as number[], exchange: [] as number[] };
   for (let round = -WARM_UP; round < rounds; round++)
     for (const [name, run] of Object.entries(work) as [keyof typeof work, () => void][]) {

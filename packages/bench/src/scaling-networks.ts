@@ -12,6 +12,8 @@ export interface ScalingNetwork {
   readonly batch: number;
   /** Steps of which a round takes the mean: long enough that the ranks' different beginnings do not show. */
   readonly calls: number;
+  /** Whether each parameter is updated on one rank only: see `shardOptimizer`. */
+  readonly sharded?: true;
   readonly doc: string;
 }
 
@@ -38,19 +40,22 @@ const resnet18 = (arithmetic: 'tf32' | 'bf16'): ScalingNetwork => ({
 const SIZES = { context: 1024, dim: 768, heads: 12, depth: 12 };
 const WORDS = 50304;
 
+const gpt2: ScalingNetwork = {
+  program: { ...PROGRAMS.gpt, build: () => new GPT(WORDS, { ...SIZES, dropout: 0 }) },
+  options: {
+    optimizer: adamW,
+    example: { shape: [1024], targets: [1024], classes: WORDS },
+    autocast: bf16,
+  },
+  ...{ batch: 8, calls: 4, doc: 'gpt2 (124 M) on 1,024 tokens, AdamW, bf16' },
+};
+
 export const SCALING_NETWORKS: Readonly<Record<string, ScalingNetwork>> = {
   mlp: small('mlp'),
   lenet5: small('lenet5'),
   cnn: small('cnn'),
   'resnet18-tf32': resnet18('tf32'),
   'resnet18-bf16': resnet18('bf16'),
-  'gpt2-bf16': {
-    program: { ...PROGRAMS.gpt, build: () => new GPT(WORDS, { ...SIZES, dropout: 0 }) },
-    options: {
-      optimizer: adamW,
-      example: { shape: [1024], targets: [1024], classes: WORDS },
-      autocast: bf16,
-    },
-    ...{ batch: 8, calls: 4, doc: 'gpt2 (124 M) on 1,024 tokens, AdamW, bf16' },
-  },
+  'gpt2-bf16': gpt2,
+  'gpt2-bf16-sharded': { ...gpt2, sharded: true, doc: `${gpt2.doc}, its optimizer sharded` },
 };

@@ -105,7 +105,9 @@ async function run(
 function checked(options: BenchScalingOptions, device: 'cpu' | 'cuda') {
   const { ranks = [2], kinds = ['weak', 'strong'] } = options;
   const usual =
-    device === 'cuda' ? ['lenet5', 'resnet18-bf16', 'resnet18-tf32', 'gpt2-bf16'] : ['mlp', 'lenet5'];
+    device === 'cuda'
+      ? ['lenet5', 'resnet18-bf16', 'resnet18-tf32', 'gpt2-bf16', 'gpt2-bf16-sharded']
+      : ['mlp', 'lenet5'];
   const networks = (options.networks ?? usual).map((name) => {
     const known = SCALING_NETWORKS[name];
     if (!known)
@@ -201,6 +203,7 @@ export async function runScalingBench(
   // The peer compiles for minutes: last, so that whoever ends it has the rest.
   for (const by of hasTorch ? (['heddle', 'torch'] as const) : (['heddle'] as const))
     for (const { name: network, batch, calls } of networks) {
+      if (by === 'torch' && SCALING_NETWORKS[network]!.sharded) continue;
       const job = { network, calls, rounds, device } as const;
       try {
         await measured(by, job, { batch, ranks, kinds }, threads, progress);
@@ -232,7 +235,7 @@ function sharedFigures(report: ScalingReport, efficiency: number): Partial<Scali
 const percent = (v: number): string => `${(100 * v).toFixed(0)} %`;
 
 const lineOf = ({ by, network, ranks, kind, batch, step, efficiency, hidden }: ScalingFigure): string =>
-  `${by.padEnd(8)}${network.padEnd(14)}${String(ranks).padStart(2)} ranks ${kind.padEnd(7)}` +
+  `${by.padEnd(8)}${network.padEnd(18)}${String(ranks).padStart(2)} ranks ${kind.padEnd(7)}` +
   `${String(batch).padStart(6)} each${step.median.toFixed(0).padStart(9)} µs` +
   (efficiency === undefined ? '' : `${percent(efficiency).padStart(8)} efficiency`) +
   (hidden === undefined ? '' : `, ${percent(hidden)} of the exchange hidden`);

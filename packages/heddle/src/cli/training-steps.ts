@@ -3,6 +3,7 @@ import { type DType, i32 } from '../core/dtype.js';
 import { PhiloxStream } from '../core/philox.js';
 import { sizeOf } from '../core/shape.js';
 import type { Profile, ProfileOptions } from '../engine/profile.js';
+import type { Module } from '../nn/index.js';
 import type { BaseSettings, Optimizer } from '../optim/index.js';
 import { autocast } from '../tensor/autocast.js';
 import { tensor } from '../tensor/create.js';
@@ -29,7 +30,8 @@ export const EXAMPLES = {
 } as const satisfies Record<string, ExampleKind & { readonly length: number }>;
 
 export interface TrainingStepsOptions {
-  readonly optimizer: (parameters: Tensor[]) => Optimizer<BaseSettings>;
+  /** @param model whose parameters they are */
+  readonly optimizer: (parameters: Tensor[], model: Module) => Optimizer<BaseSettings>;
   readonly batchSize: number;
   /** Default: that of the program's data. */
   readonly example?: ExampleKind;
@@ -69,7 +71,7 @@ export class TrainingSteps implements Workload {
     const model = program.build();
     const parameters = model.parameters();
     this.shapes = parameters.map(({ shape }) => shape);
-    const optimizer = make(parameters);
+    const optimizer = make(parameters, model);
     const loss = program.loss('mean');
     const { autocast: dtype, exchange } = options;
     const lossOf = (x: AnyTensor, y: Tensor): Tensor => loss(model.forward(x as Tensor), y) as Tensor;

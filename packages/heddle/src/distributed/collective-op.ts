@@ -42,6 +42,8 @@ export interface CollectiveArg {
   /** Of `gatherOthers`: which sources travel between which ranks, by their places in `ranks`. */
   readonly senders?: readonly number[];
   readonly receivers?: readonly number[];
+  /** Of `gatherOthers`: elements of a rank's sources side by side, each at its offset. */
+  readonly sent?: number;
 }
 
 /** Each result begins at a multiple of so many bytes. */
@@ -83,7 +85,7 @@ const routine = (kind: CollectiveKind): KernelChoice<CollectiveArg> => ({
     const before = node.src.slice(counts.length).map((__, i) => ({ input: counts.length + i }));
     const library = { name: `collective.${kind}`, options: { ...options, dtype: node.dtype.name } };
     // Transports of the host know no gathering without the own values: these are put together there, and all beside them.
-    const own = kind === 'gatherOthers' && target.model !== 'threads' ? sentElements(options) : 0;
+    const own = kind === 'gatherOthers' && target.model !== 'threads' ? (options.sent ?? 0) : 0;
     const bytes = own * (ranks.length + 1) * node.dtype.bytes;
     const space = bytes > 0 ? [{ scratch: 'all', bytes }] : [];
     return [{ library, args: [...sources, { output: true }, ...space, ...before] }];
@@ -107,9 +109,9 @@ function ordersOf(orders: readonly (readonly number[])[]): number {
 const isForAll = ({ senders = [], receivers = [] }: CollectiveArg): boolean =>
   [...senders, ...receivers].every((rank) => rank === ANY);
 
-/** Elements of all sources of a rank side by side. */
-const sentElements = ({ counts, offsets }: Pick<CollectiveArg, 'counts' | 'offsets'>): number =>
-  offsets.at(-1)! + counts.at(-1)!;
+/** Where each source begins in a result that has those of all other ranks. */
+const placesOf = ({ offsets, ranks, sent = 0 }: CollectiveArg): number[][] =>
+  offsets.map((at) => Array.from({ length: ranks.length - 1 }, (_, sender) => sender * sent + at));
 
 const collective = (kind: CollectiveKind, grad: CollectiveGradient): FusedOp<CollectiveArg> => ({
   name: kind,
@@ -119,8 +121,7 @@ const collective = (kind: CollectiveKind, grad: CollectiveGradient): FusedOp<Col
       kind !== 'reduceScatter' &&
       isForAll(arg) && {
         flat: {
-          offsets: arg.offsets,
-          times: kind === 'gatherOthers' ? arg.ranks.length - 1 : 1,
+          places: kind === 'gatherOthers' ? placesOf(arg) : arg.offsets.map((at) => [at]),
           isReadOutside: kind !== 'gatherOthers',
           inOrders: (orders) => ({ ...arg, orders: ordersOf(orders) }),
         },

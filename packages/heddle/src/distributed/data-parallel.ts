@@ -137,7 +137,7 @@ export function sumInBuckets(
       sums[bucket[k]!] = one;
     });
   const beside: Sum = byCopies
-    ? (own) => sumsOfCopies(world, own, (type) => inboxes.next(type))
+    ? (own) => sumsOfCopies(world, own, (...of) => inboxes.next(...of))
     : (own) => reducedOver(world, own, { beside: true });
   const last = buckets.pop();
   for (const bucket of buckets) exchange(bucket, beside);

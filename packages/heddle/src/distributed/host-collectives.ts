@@ -51,8 +51,7 @@ export function registerCollectives(transport: Transport, rank: number): void {
     transport.allGather(group, valuesOf(0, 0, counts[0]!), valuesOf(1, 0, size)),
   );
   register('gatherOthers', ({ options, group, valuesOf }) => {
-    const { counts, offsets, senders = [], receivers = [], ranks, dtype } = options;
-    const own = offsets.at(-1)! + counts.at(-1)!;
+    const { counts, offsets, senders = [], receivers = [], sent: own = 0, ranks, dtype } = options;
     const space = counts.length + 1;
     for (const [i, count] of counts.entries())
       valuesOf(space, offsets[i]!, count).bytes.set(valuesOf(i, 0, count).bytes);

@@ -25,13 +25,17 @@ export class Inboxes {
     this.#show = show;
   }
 
-  /** @returns undefined, on all ranks, where one has no memory, and outside of a trace, where ranks may do different things */
-  next(type: TensorType): AnyTensor | undefined {
+  /**
+   * @param routes see `InboxFor`
+   * @returns undefined, on all ranks, where one has no memory, and outside of a trace, where ranks may do different things
+   */
+  next(type: TensorType, routes: string): AnyTensor | undefined {
     const trace = currentTrace();
     if (!trace) return undefined;
     const turn = this.#taken.get(trace) ?? 0;
     this.#taken.set(trace, turn + 1);
-    const key = `${turn} ${type.shape.join()} ${type.dtype.name}`;
+    // All ranks show each other memory for a key that is new, or none does.
+    const key = `${turn} ${type.dtype.name} ${routes}`;
     if (!this.#tensors.has(key)) this.#tensors.set(key, this.#made(type));
     return this.#tensors.get(key);
   }

@@ -148,5 +148,5 @@ function arrivedByCopies(
   const { world, copies, inboxes } = membership();
   if (!copies) return undefined;
   const travellers = nodes.map((values, i) => ({ values, ...way(i) }));
-  return arrivedOf(world, travellers, (type) => inboxes.next(type));
+  return arrivedOf(world, travellers, (...of) => inboxes.next(...of));
 }

@@ -2,9 +2,16 @@
 import { currentTrace } from '../engine/trace.js';
 import * as b from '../graph/build.js';
 import type { GraphNode, TensorType } from '../graph/node.js';
-import { arrivalsOf, ROUTE_BYTES } from '../runtime/cuda/peers/routes.js';
+import { arrivalsOf, PAGE_BYTES, ROUTE_BYTES } from '../runtime/cuda/peers/routes.js';
 import type { AnyTensor } from '../tensor/tensor.js';
-import { gatherOthersOp, inOrder, isSmall, placed, withSmallTogether } from './collective-op.js';
+import {
+  type CollectiveArg,
+  gatherOthersOp,
+  inOrder,
+  isSmall,
+  placed,
+  withSmallTogether,
+} from './collective-op.js';
 import type { ProcessGroup } from './group.js';
 
 /** A tensor of this rank, and between which ranks it travels: places in the group, or `ANY`. */
@@ -21,8 +28,11 @@ export interface Arrived {
   readonly values: GraphNode;
 }
 
-/** Gives a result of a traced function memory that the other ranks copy into. */
-export type InboxFor = (type: TensorType) => AnyTensor | undefined;
+/**
+ * Gives a result of a traced function memory that the other ranks copy into.
+ * @param routes of all that travels, the same text on all ranks: their results may have different sizes
+ */
+export type InboxFor = (type: TensorType, routes: string) => AnyTensor | undefined;
 
 /**
  * What arrives of each tensor, in the order of who has sent it. Small ones that travel between the same ranks do so together.
@@ -48,16 +58,17 @@ export function arrivedOf(
     receivers: batches.flatMap(({ sent, receiver }) => sent.map(() => receiver)),
   };
   const { arrivals, size } = arrivalsOf(routes, index, ranks.length, step);
-  // What receives nothing has something to wait for, too.
-  const type = { shape: [Math.max(size, step)], dtype };
-  const inbox = inboxFor?.(type);
+  // Others map whole pages. And a rank that receives nothing has something to wait for, too.
+  const page = PAGE_BYTES / dtype.bytes;
+  const type = { shape: [Math.ceil(Math.max(size, 1) / page) * page], dtype };
+  const inbox = inboxFor?.(type, JSON.stringify(routes));
   if (inboxFor && !inbox) return undefined;
   const flat = inOrder(
     gatherOthersOp,
     batches.flatMap(({ sent }) => sent),
     {
       ...{ kind: 'gatherOthers', ranks, op: 'sum', root: 0, beside: false, orders: 0 },
-      ...{ ...routes, offsets: sideBySide(routes.counts, step), size: type.shape[0]! },
+      ...{ ...routes, ...sideBySide(routes.counts, step), size: type.shape[0]! },
     },
   );
   // As it is: `Tensor.assign` would copy what the program reads, too.
@@ -92,12 +103,13 @@ function batchesOf(tensors: readonly Traveller[]): number[][] {
   return [...batches.values()];
 }
 
-/** Where sources begin that lie side by side, each at a multiple of `step`. */
-function sideBySide(counts: readonly number[], step: number): number[] {
-  let at = 0;
-  return counts.map((count) => {
-    const from = at;
-    at += Math.ceil(count / step) * step;
-    return from;
+/** Sources side by side, each at a multiple of `step`. */
+function sideBySide(counts: readonly number[], step: number): Pick<CollectiveArg, 'offsets' | 'sent'> {
+  let sent = 0;
+  const offsets = counts.map((count) => {
+    const at = sent;
+    sent += Math.ceil(count / step) * step;
+    return at;
   });
+  return { offsets, sent };
 }

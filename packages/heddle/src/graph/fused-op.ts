@@ -116,10 +116,8 @@ export interface Exchange {
 
 /** An exchange whose result is flat, with the elements of each source one after the other, in whatever order they are. */
 export interface FlatExchange {
-  /** Where those of each source begin. */
-  readonly offsets: readonly number[];
-  /** The result has so many such sequences of equal length, one after the other. */
-  readonly times: number;
+  /** Where those of each source begin, each time that they are there. */
+  readonly places: readonly (readonly number[])[];
   /** Whether a result that is assigned to a tensor is read by others than the program itself. */
   readonly isReadOutside: boolean;
   /**

@@ -13,7 +13,7 @@ import { asPartOf } from '../graph/origin.js';
 import { beforeMonotone } from '../graph/rewrites.js';
 import type { Target } from '../kernel/ir/target.js';
 import { hasKernel } from './kernel-choice.js';
-import { exchangeOf, placesOf, wholePieces } from './whole-pieces.js';
+import { exchangeOf, wholePieces } from './whole-pieces.js';
 
 type Order = readonly number[];
 
@@ -227,10 +227,10 @@ class Orders {
     const src = node.src.map((s, i) => {
       const ordered = isWhole[i] ? this.#ordered.get(s) : undefined;
       if (!ordered) return this.#asIs(s);
-      for (const place of placesOf(node, flat, i)) sent.set(place, ordered.order);
+      for (const place of flat.places[i] ?? []) sent.set(place, ordered.order);
       return ordered.values;
     });
-    const orders = flat.offsets.map((at, i) => movedAxes(sent.get(at) ?? [], node.src[i]!.shape));
+    const orders = flat.places.map(([at], i) => movedAxes(sent.get(at!) ?? [], node.src[i]!.shape));
     this.#plain.set(node, b.call(callOf(node).op, src, flat.inOrders(orders)));
     this.#sent.set(node, sent);
   }

@@ -50,17 +50,11 @@ export function wholePieces(
     if (flat)
       whole.set(
         node,
-        flat.offsets.map((_, i) =>
-          placesOf(node, flat, i).every((at) => isWhole(node, flat, at, node.src[i]!)),
-        ),
+        flat.places.map((places, i) => places.every((at) => isWhole(node, flat, at, node.src[i]!))),
       );
   }
   return whole;
 }
-
-/** Where a source of an exchange begins in its result, each time that it is there. */
-export const placesOf = (node: GraphNode, { offsets, times }: FlatExchange, source: number): number[] =>
-  Array.from({ length: times }, (_, i) => (i * node.size) / times + offsets[source]!);
 
 /** What a node exchanges with other processes, if it does. */
 export function exchangeOf(node: GraphNode): Exchange | undefined {

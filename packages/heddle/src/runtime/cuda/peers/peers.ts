@@ -13,9 +13,7 @@ import { debug } from '../../../core/log.js';
 import { type Driver, IPC_HANDLE_BYTES, openDriver } from '../driver/driver.js';
 import { NativeMemory } from '../driver/native.js';
 import type { CapturingGraph } from '../vendor/routine.js';
-
-/** Bytes of the driver's pages. */
-const PAGE = 2 ** 21;
+import { PAGE_BYTES } from './routes.js';
 
 /** The default stream of the context, on which no program runs. */
 const DEFAULT_STREAM = 0;
@@ -45,9 +43,9 @@ export class Board {
     this.#ranks = ranks;
   }
 
-  /** @param ranks how many ranks share it. Whole pages are mapped: it shares none with other memory. */
+  /** @param ranks how many ranks share it. */
   static bytes(ranks: number): number {
-    return Math.ceil((3 * LETTER_BYTES + 2 * 4 * ranks) / PAGE) * PAGE;
+    return Math.ceil((3 * LETTER_BYTES + 2 * 4 * ranks) / PAGE_BYTES) * PAGE_BYTES;
   }
 
   /** The flag that says: that rank is ready to receive. The owner of this board waits for it. */

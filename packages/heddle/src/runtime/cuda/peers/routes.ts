@@ -3,6 +3,9 @@
 /** Each source begins at a multiple of so many bytes of a result. */
 export const ROUTE_BYTES = 64;
 
+/** Bytes of the driver's pages. What another process maps shares none of them with other memory. */
+export const PAGE_BYTES: number = 2 ** 21;
+
 /** Any rank, for `senders` and `receivers`. */
 export const ANY = -1;
 
