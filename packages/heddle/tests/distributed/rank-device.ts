@@ -209,7 +209,7 @@ async function buckets(): Promise<void> {
   say('buckets are right');
 }
 
-/** Sums of copies are those of an all-reduce, also of more than one slot of a window has room for. */
+/** Sums of copies are those of an all-reduce, of small tensors and of large ones. */
 async function copies(): Promise<void> {
   if (device().name !== 'cpu' && !membership().copies) return say('these GPUs do not copy from each other');
   const sizes = ALL_DTYPES.filter((dtype) => dtype !== 'bool').flatMap((dtype) =>
