@@ -84,7 +84,7 @@ export function updateByOwners(moving: readonly Tensor[], work: OwnedUpdate): vo
   const sums = sumInBuckets(gradients, { rows });
   give(before, work);
   for (const [i, p] of replicated.entries()) {
-    p.grad = meanOf(sums[i]!);
+    p.grad = meanOf(sums[i]!, work);
     work.update(p);
   }
 }
@@ -97,18 +97,22 @@ function inBuckets(parameters: readonly Tensor[], later: readonly Tensor[]): Ten
   return bucketsOf(ordered.map(bytesOf), undefined, after).map((bucket) => bucket.map((i) => ordered[i]!));
 }
 
-const meanOf = (sum: AnyTensor): Tensor => sum.div(membership().world.size) as unknown as Tensor;
+const meanOf = (sum: AnyTensor, { divisor }: OwnedUpdate): Tensor =>
+  sum.div(typeof divisor === 'number' ? divisor : divisor.cast(sum.dtype)) as unknown as Tensor;
 
 /** Let the gradients of a bucket be the means over all ranks, each on the rank that updates the parameter. */
-function averageForOwners(bucket: readonly Tensor[], { ownerOf }: OwnedUpdate): void {
+function averageForOwners(bucket: readonly Tensor[], work: OwnedUpdate): void {
   const { world } = membership();
   const gradients = bucket.map((p) => nodeOf(p.grad!));
   const sums = byDtype(gradients, (same, places) => {
-    const arrived = arrivedByCopies(same, (i) => ({ sender: ANY, receiver: ownerOf(bucket[places[i]!]!)! }));
+    const arrived = arrivedByCopies(same, (i) => ({
+      sender: ANY,
+      receiver: work.ownerOf(bucket[places[i]!]!)!,
+    }));
     if (arrived) return same.map((own, i) => sumOf(own, world.index, arrived[i]!));
     return reducedOver(world, same.map(tensorOf), { beside: true }).map(nodeOf);
   });
-  for (const [i, p] of bucket.entries()) p.grad = meanOf(tensorOf(sums[i]!));
+  for (const [i, p] of bucket.entries()) p.grad = meanOf(tensorOf(sums[i]!), work);
 }
 
 /** Give all ranks the values of parameters, each from the rank that has updated it. */

@@ -15,6 +15,7 @@ export {
   type BaseSettings,
   type GroupOptions,
   Optimizer,
+  type OptimizerStepOptions,
   ParameterGroup,
   type StepOptions,
   type Trainable,

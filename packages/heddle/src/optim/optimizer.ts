@@ -1,5 +1,6 @@
 /** What all optimizers share: groups of parameters, a learning rate on the device, state that is saved. */
 import {
+  aNumber,
   atLeast,
   belowOne,
   type Rule,
@@ -80,7 +81,19 @@ export interface StepOptions {
   readonly when?: Tensor<Shape, 'bool'>;
 }
 
-const STEP: Rules<StepOptions> = { when: aTensor };
+/** Options of an optimizer's `step`. */
+export interface OptimizerStepOptions extends StepOptions {
+  /**
+   * Where the optimizer averages gradients over ranks (`distributed.shardOptimizer`): what their sums are divided by, as the examples of
+   * all ranks. A number or a scalar; default: the number of ranks.
+   */
+  readonly divisor?: number | Tensor;
+}
+
+const STEP: Rules<OptimizerStepOptions> = {
+  when: aTensor,
+  divisor: { must: 'a number or a tensor', holds: (v) => aNumber.holds(v) || aTensor.holds(v) },
+};
 
 /** A tensor that a step changes, and what it stands for until then. */
 interface Change {
@@ -179,7 +192,7 @@ export abstract class Optimizer<Settings extends BaseSettings> {
    * Where a step cannot be computed, for want of memory or because a tensor it needs has been disposed of, parameters and
    * state keep their values.
    */
-  step(options: StepOptions = {}): void {
+  step(options: OptimizerStepOptions = {}): void {
     requireOptions('step', options, STEP);
     if (currentTrace()) this.#requireGradients();
     noteUseOfGradients();
@@ -195,7 +208,7 @@ export abstract class Optimizer<Settings extends BaseSettings> {
         const of = new Map(steps.flatMap((step) => step.moving.map((p) => [p, step] as const)));
         const update = (parameter: Tensor): void => of.get(parameter)!.update(parameter);
         const moving = [...of.keys()];
-        if (this.#sharding) this.#sharding.update(moving, update, assign);
+        if (this.#sharding) this.#sharding.update(moving, { update, assign, divisor: options.divisor });
         else for (const parameter of moving) update(parameter);
         for (const parameter of moving) parameter.grad = undefined;
         for (const { end } of steps) end();

@@ -1,6 +1,6 @@
 /** Which of several ranks keeps the state of which parameter, and updates it. */
 import type { Tensor } from '../tensor/tensor.js';
-import type { World } from '../tensor/world.js';
+import type { OwnedUpdate, World } from '../tensor/world.js';
 import type { State } from './state.js';
 
 /** How an optimizer's state is divided among ranks. */
@@ -43,11 +43,15 @@ export class Sharding {
    */
   update(
     moving: readonly Tensor[],
-    update: (parameter: Tensor) => void,
-    assign: (to: Tensor, value: Tensor) => void,
+    {
+      update,
+      assign,
+      divisor = this.#world.size,
+    }: Omit<OwnedUpdate, 'ownerOf' | 'divisor'> & { readonly divisor?: OwnedUpdate['divisor'] | undefined },
   ): void {
     if (this.#averages) {
-      this.#world.updateByOwners(moving, { ownerOf: (p) => this.#owners.get(p), update, assign });
+      const ownerOf = (p: Tensor): number | undefined => this.#owners.get(p);
+      this.#world.updateByOwners(moving, { ownerOf, update, assign, divisor });
       return;
     }
     for (const parameter of moving) if (this.isOwn(parameter)) update(parameter);

@@ -5,6 +5,8 @@ import type { AnyTensor, Tensor } from './tensor.js';
 export interface OwnedUpdate {
   /** The rank that updates a parameter; undefined: all ranks do. */
   ownerOf(parameter: Tensor): number | undefined;
+  /** What the sum over all ranks of a gradient is divided by: a number or a scalar. */
+  readonly divisor: number | Tensor;
   /** Update a parameter, whose gradient is the mean by then. */
   update(parameter: Tensor): void;
   /** Give a parameter the value that another rank has computed. */

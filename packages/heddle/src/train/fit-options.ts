@@ -56,7 +56,8 @@ export interface FitOptions<Outputs = Tensor, Targets = Tensor> extends Evaluate
   readonly ema?: EmaOptions | undefined;
   /**
    * Where several processes train together, let each keep the optimizer's state of some of the parameters only, and update
-   * those (default false). Results are the same; an update then also takes time to send the parameters.
+   * those (default false). Results are the same. The gradients of a parameter are added up for that process only, and its new
+   * value is sent while the backward pass goes on, unless `accumulate`, `clipGradNorm` or f16 needs the gradients of all.
    */
   readonly shardOptimizer?: boolean | undefined;
   /** Called during the training. */

@@ -37,6 +37,22 @@ function divideGradients(parameters: readonly Tensor[], examples: number | Tenso
   });
 }
 
+/**
+ * Whether the optimizer's step averages gradients over the ranks, each of which updates a part of the parameters: where nothing else needs
+ * the gradients of all.
+ */
+export const averagesInStep = ({
+  shardOptimizer = false,
+  accumulate = 1,
+  autocast,
+  clipGradNorm: maxNorm,
+}: FitOptions): boolean =>
+  currentWorld() !== undefined &&
+  shardOptimizer &&
+  accumulate === 1 &&
+  autocast !== 'f16' &&
+  maxNorm === undefined;
+
 /** Why a training ends early: a callback says 'stop', or the signal is given. */
 export type StopReason = 'stopped' | 'aborted';
 
@@ -78,14 +94,17 @@ export class TrainingStep {
    */
   constructor(
     model: Module,
-    { train, loss, augment, lossReduction = 'mean', optimizer, autocast, clipGradNorm: maxNorm }: FitOptions,
+    options: FitOptions,
     { accumulation, scaler, ema }: LoopState,
     setRates: () => void,
     check: () => void,
   ) {
+    const { train, loss, augment, lossReduction = 'mean', optimizer, autocast } = options;
+    const { clipGradNorm: maxNorm } = options;
     const parameters = optimizer.groups.flatMap((group) => group.params);
     const isMean = lossReduction === 'mean';
     const world = currentWorld();
+    const summed = averagesInStep(options) ? [] : parameters;
     this.work = (examples, labels, size, closes) => {
       if (closes) setRates();
       const buffers = model.buffers().map((buffer) => [buffer, buffer.detach()] as const);
@@ -99,17 +118,17 @@ export class TrainingStep {
       accumulation?.add(isMean && !world ? size : 1);
       const mine = { loss: own.detach().cast(f32), size, isMean, isEven: train.rows.isEven };
       const { seen, total, wishes } = world
-        ? this.#ofAll(world, mine, closes ? parameters : [], model.buffers())
+        ? this.#ofAll(world, mine, closes ? summed : [], model.buffers())
         : { seen: mine.loss, total: size, wishes: zeros([2]) };
       const good = this.#good.gt(0).and(seen.abs().le(MAX_FINITE));
       check();
       const examplesOfUpdate = accumulation?.keep(total, closes, good) ?? total;
       if (closes) {
-        if (isMean && (world || accumulation)) divideGradients(parameters, examplesOfUpdate);
+        if (isMean && (world || accumulation)) divideGradients(summed, examplesOfUpdate);
         scaler?.unscale(optimizer);
         if (maxNorm !== undefined) clipGradNorm(parameters, maxNorm);
         if (scaler) scaler.step(optimizer, { when: good });
-        else optimizer.step({ when: good });
+        else optimizer.step({ when: good, divisor: isMean ? total : 1 });
         ema?.update({ when: good });
       }
       model.zeroGrad();
