@@ -85,10 +85,13 @@ if (largest && networks.length > 0) {
     `bandwidth ${largest.bandwidth} GB/s, latency ${((1e3 * smallest.median) / 2).toFixed(1)} µs\n\n` +
       table(
         ['network', '2 GPUs, measured', '2 GPUs', '8 GPUs of a host', '64 hosts of 8'],
-        networks.map((network) => [
-          ...[network, percent(step('heddle', network, 'weak')?.efficiency)],
-          ...[projected(network, 2, 1), projected(network, 8, 1), projected(network, 8, 64)],
-        ]),
+        // The formula is that of an all-reduce.
+        networks
+          .filter((network) => !network.endsWith('-sharded'))
+          .map((network) => [
+            ...[network, percent(step('heddle', network, 'weak')?.efficiency)],
+            ...[projected(network, 2, 1), projected(network, 8, 1), projected(network, 8, 64)],
+          ]),
       ),
   );
 }
