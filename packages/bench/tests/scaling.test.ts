@@ -21,7 +21,7 @@ test('one process, and two with the same and with half as many examples each', a
     assert.ok(efficiency! > 0 && exchange!.median > 0);
     assert.ok(hidden! >= 0 && hidden! <= 1);
   }
-  assert.match(scalingReport(results), /heddle {2}mlp {12}2 ranks strong {5}32 each/);
+  assert.match(scalingReport(results), /heddle {2}mlp {16}2 ranks strong {5}32 each/);
 });
 
 test('a network that is not known, and a batch that ranks cannot divide, are refused', async () => {
