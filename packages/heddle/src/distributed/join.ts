@@ -1,14 +1,14 @@
 /** This process as one of several: what collectives and trainings know of it. */
 import { currentDevice } from '../engine/storage.js';
 import { tensor } from '../tensor/create.js';
-import { setWorld } from '../tensor/world.js';
+import { setWorld, type World } from '../tensor/world.js';
 import { setOwnRank } from './collective-op.js';
 import { allGather, allReduce, broadcast } from './collectives.js';
 import { sumInBuckets } from './data-parallel.js';
 import { ProcessGroup } from './group.js';
 import { Inboxes, type Show } from './inboxes.js';
 import { type Membership, setMembership } from './membership.js';
-import { updateByOwners } from './sharded.js';
+import { OwnedParameters } from './owned-parameters.js';
 import type { Rendezvous } from './transport.js';
 
 /** The ways to the other ranks. There are none where this process is alone. */
@@ -61,19 +61,20 @@ export async function join(
   setMembership(membership);
   if (!ways) return;
   await ways.connect(world);
-  setWorld({
+  const own: World = {
     rank,
     size: worldSize,
     sum: (tensors, equalBatches = false) => sumInBuckets(tensors, { equalBatches }),
     gather: (x) => allGather(x),
-    updateByOwners,
+    shard: (parameters, options) => new OwnedParameters(own, parameters, options),
     tensorsOf: (root, tensors) => broadcast(tensors, { root }),
     async textOfFirst(text) {
       const key = `text ${texts++}`;
       if (rank === 0) await ways.rendezvous.set(key, text);
       return ways.rendezvous.get(key);
     },
-  });
+  };
+  setWorld(own);
 }
 
 function leave(): void {

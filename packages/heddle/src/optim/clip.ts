@@ -41,6 +41,7 @@ export function clipGradNorm(
   requireOptions('clipGradNorm', options, CLIP_NORM);
   const { normType: ord = 2 } = options;
   const moving = withGradients('clipGradNorm', parameters);
+  requireAveraged('clipGradNorm', moving);
   if (moving.length === 0) return zeros([]);
   return noGrad(() => {
     const dtype = moving.some((p) => p.dtype === f64) ? f64 : f32;
@@ -52,10 +53,13 @@ export function clipGradNorm(
   });
 }
 
+import { requireAveraged } from './own-gradients.js';
+
 /** Limit every element of the gradients to ±`clipValue`. @param parameters those without a gradient are left out */
 export function clipGradValue(parameters: Iterable<Tensor>, clipValue: number): void {
   requireArgument('clipGradValue', 'clipValue', clipValue, atLeast(0));
   const moving = withGradients('clipGradValue', parameters);
+  requireAveraged('clipGradValue', moving);
   noGrad(() => {
     for (const p of moving) p.grad = p.grad!.clamp(-clipValue, clipValue);
   });

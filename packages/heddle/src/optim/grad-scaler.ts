@@ -18,6 +18,7 @@ import { noGrad } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { withGradients } from './clip.js';
 import { type BaseSettings, Optimizer, type StepOptions } from './optimizer.js';
+import { requireAveraged } from './own-gradients.js';
 import { assignAll, requireMatch } from './state.js';
 
 /** Options of `GradScaler`. */
@@ -88,6 +89,7 @@ export class GradScaler {
       'GradScaler',
       optimizer.groups.flatMap(({ params }) => params),
     );
+    requireAveraged('GradScaler', parameters);
     if (parameters.length === 0)
       throw new ArgumentError('[GradScaler] there are no gradients: call backward() on scaler.scale(loss).');
     const isGood = noGrad(() => {

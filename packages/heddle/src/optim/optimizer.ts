@@ -18,8 +18,7 @@ import { tensor } from '../tensor/create.js';
 import { currentTrace, isFromBefore, noGrad, noteUseOfGradients, realize } from '../tensor/modes.js';
 import { labelOf } from '../tensor/names.js';
 import { Tensor } from '../tensor/tensor.js';
-import type { World } from '../tensor/world.js';
-import { Sharding, type ShardOptions } from './sharding.js';
+import type { Sharding, ShardOptions, World } from '../tensor/world.js';
 import { assignAll, requireMatch, type State } from './state.js';
 
 /** Parameters with settings of their own; what a group leaves out is the optimizer's. */
@@ -179,7 +178,7 @@ export abstract class Optimizer<Settings extends BaseSettings> {
   shard(world: World, options: ShardOptions = {}): void {
     if (this.#sharding) return;
     const parameters = this.groups.flatMap(({ params }) => params);
-    this.#sharding = new Sharding(world, parameters, options);
+    this.#sharding = world.shard(parameters, options);
     for (const parameter of parameters) {
       if (this.#sharding.isOwn(parameter)) continue;
       for (const held of Object.values(this.#states.get(parameter)!)) held.dispose();

@@ -1,16 +1,38 @@
 /** The processes that train together, as a training sees them. `heddle/distributed` sets them. */
 import type { AnyTensor, Tensor } from './tensor.js';
 
-/** How parameters are updated that each have an owner among the ranks. */
-export interface OwnedUpdate {
-  /** The rank that updates a parameter; undefined: all ranks do. */
-  ownerOf(parameter: Tensor): number | undefined;
-  /** What the sum over all ranks of a gradient is divided by: a number or a scalar. */
-  readonly divisor: number | Tensor;
+/** What an optimizer keeps of a parameter, by name. */
+export type ShardedState = Readonly<Record<string, Tensor>>;
+
+/** How an optimizer's state is divided among ranks. */
+export interface ShardOptions {
+  /** Whether `step` averages the gradients over the ranks. Default: they are averaged before. */
+  readonly averages?: boolean;
+  /** Parameters whose state every rank keeps: all ranks update them. Default: none. */
+  readonly replicated?: Iterable<Tensor>;
+}
+
+/** A step of an optimizer whose state is divided among ranks. */
+export interface ShardedStep {
   /** Update a parameter, whose gradient is the mean by then. */
   update(parameter: Tensor): void;
   /** Give a parameter the value that another rank has computed. */
   assign(parameter: Tensor, value: Tensor): void;
+  /** What the sum over all ranks of a gradient is divided by, if the step averages: a number or a scalar. Default: the ranks. */
+  readonly divisor?: number | Tensor | undefined;
+}
+
+/** An optimizer's parameters, each of which is updated on one rank, or on all. */
+export interface Sharding {
+  /** Whether this rank updates the parameter. */
+  isOwn(parameter: Tensor): boolean;
+  /**
+   * Update parameters, each on the rank that has its state, and give every rank what others have updated. May be traced.
+   * @param moving those with gradients, in the same order on all ranks
+   */
+  update(moving: readonly Tensor[], step: ShardedStep): void;
+  /** The state of all that one rank updates. @param states of those of other ranks in shape and dtype only */
+  gather(states: ReadonlyMap<Tensor, ShardedState>): Map<Tensor, ShardedState>;
 }
 
 export interface World {
@@ -27,11 +49,8 @@ export interface World {
   gather(x: AnyTensor): AnyTensor;
   /** The values that these tensors have on one rank. May be traced. */
   tensorsOf(rank: number, tensors: readonly AnyTensor[]): AnyTensor[];
-  /**
-   * Average the gradients of parameters, update each on the ranks that do so, and give all ranks its value. May be traced.
-   * @param moving those with gradients, in the same order on all ranks
-   */
-  updateByOwners(moving: readonly Tensor[], work: OwnedUpdate): void;
+  /** Divide the state of these parameters among the ranks. @param parameters the same, in the same order, on all ranks */
+  shard(parameters: readonly Tensor[], options: ShardOptions): Sharding;
   /** The text that rank 0 has. */
   textOfFirst(text: string): Promise<string>;
 }

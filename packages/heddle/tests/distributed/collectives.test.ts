@@ -28,6 +28,7 @@ import {
   optim,
   randn,
   ShapeError,
+  type Tensor,
   tensor,
   useDevice,
 } from '../../src/index.js';
@@ -270,4 +271,47 @@ test('a sharded optimizer keeps the state of its parameters, and gets the others
   assert.deepEqual(await values(state['0.0.momentum']!), [2, 2, 2, 2]);
   await optimizer.loadStateDict({ ...state, '0.0.momentum': tensor([1, 2, 3, 4]) });
   assert.deepEqual(await values(optimizer.stateDict()['0.0.momentum']!), [1, 2, 3, 4]);
+});
+
+/** Three parameters of ones, of which rank 0 has the first. */
+function three(): Tensor[] {
+  return [4, 3, 2].map((n) => tensor(new Float32Array(n).fill(1), { requiresGrad: true }) as Tensor);
+}
+
+test('a sharded optimizer averages gradients in its step, if it is to, and all ranks update what is replicated', async () => {
+  const parameters = three();
+  const optimizer = new optim.SGD(parameters, { lr: 0.5, momentum: 0.9 });
+  shardOptimizer(optimizer, { averages: true, replicated: [parameters[2]!] });
+  for (const p of parameters) p.mul(2).sum().backward();
+  twins.calls.length = 0;
+  optimizer.step();
+  // Gradients of the first two, the gradient of what is replicated, and the values of the first two.
+  assert.deepEqual(twins.calls, ['allReduce sum 32', 'allReduce sum 16', 'broadcast 0 16', 'broadcast 1 16']);
+  assert.deepEqual(await values(parameters[0]!), [0, 0, 0, 0]);
+  assert.deepEqual(await values(parameters[1]!), [1, 1, 1]);
+  assert.deepEqual(await values(parameters[2]!), [0, 0]);
+  assert.deepEqual(Object.keys(optimizer.stateDict()), [
+    '0.lr',
+    '0.0.momentum',
+    '0.1.momentum',
+    '0.2.momentum',
+  ]);
+  for (const p of parameters) p.mul(2).sum().backward();
+  // Of eight examples on two ranks: the sum is 4, the mean a half. With the momentum of 2 before it is 2.3.
+  optimizer.step({ divisor: 8 });
+  assert.ok((await values(parameters[2]!)).every((v) => Math.abs(Number(v) + 1.15) < 1e-6));
+});
+
+test('what needs the gradients of all ranks says that a step will average them', () => {
+  const parameters = three();
+  const optimizer = new optim.SGD(parameters, { lr: 0.5 });
+  shardOptimizer(optimizer, { averages: true });
+  const alone = /the gradients are those of this rank alone until the optimizer steps/;
+  for (const p of parameters) p.mul(2).sum().backward();
+  assert.throws(() => optim.clipGradNorm(parameters, 1), alone);
+  assert.throws(() => optim.clipGradValue(parameters, 1), alone);
+  assert.throws(() => new optim.GradScaler().unscale(optimizer), alone);
+  const another = new optim.SGD(three(), { lr: 0.5 });
+  assert.throws(() => shardOptimizer(another, { replicated: [parameters[0]!] }), /does not update/);
+  assert.throws(() => shardOptimizer(another, { averages: 1 as never }), /averages is 1/);
 });

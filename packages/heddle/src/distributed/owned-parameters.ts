@@ -1,17 +1,10 @@
 /** Which of several ranks keeps the state of which parameter, and updates it. */
+import { ArgumentError } from '../core/errors.js';
 import type { Tensor } from '../tensor/tensor.js';
-import type { OwnedUpdate, World } from '../tensor/world.js';
-import type { State } from './state.js';
+import type { ShardedState, ShardedStep, Sharding, ShardOptions, World } from '../tensor/world.js';
+import { updateByOwners } from './updates.js';
 
-/** How an optimizer's state is divided among ranks. */
-export interface ShardOptions {
-  /** Whether `step` averages the gradients over the ranks. Default: they are averaged before. */
-  readonly averages?: boolean;
-  /** Parameters whose state every rank keeps: all ranks update them. Default: none. */
-  readonly replicated?: Iterable<Tensor>;
-}
-
-export class Sharding {
+export class OwnedParameters implements Sharding {
   readonly #world: World;
   readonly #owners: ReadonlyMap<Tensor, number>;
   readonly #averages: boolean;
@@ -23,6 +16,8 @@ export class Sharding {
     { averages = false, replicated = [] }: ShardOptions,
   ) {
     const whole = new Set(replicated);
+    if ([...whole].some((p) => !parameters.includes(p)))
+      throw new ArgumentError('[shardOptimizer] replicated has a tensor that the optimizer does not update.');
     this.#world = world;
     this.#owners = evenly(
       parameters.filter((p) => !whole.has(p)),
@@ -31,27 +26,15 @@ export class Sharding {
     this.#averages = averages;
   }
 
-  /** Whether this rank updates the parameter. */
   isOwn(parameter: Tensor): boolean {
     const owner = this.#owners.get(parameter);
     return owner === undefined || owner === this.#world.rank;
   }
 
-  /**
-   * Update parameters, each on the rank that has its state, and give every rank what others have updated.
-   * @param moving those with gradients, in the same order on all ranks
-   */
-  update(
-    moving: readonly Tensor[],
-    {
-      update,
-      assign,
-      divisor = this.#world.size,
-    }: Omit<OwnedUpdate, 'ownerOf' | 'divisor'> & { readonly divisor?: OwnedUpdate['divisor'] | undefined },
-  ): void {
+  update(moving: readonly Tensor[], { update, assign, divisor = this.#world.size }: ShardedStep): void {
     if (this.#averages) {
       const ownerOf = (p: Tensor): number | undefined => this.#owners.get(p);
-      this.#world.updateByOwners(moving, { ownerOf, update, assign, divisor });
+      updateByOwners(moving, { ownerOf, update, assign, divisor });
       return;
     }
     for (const parameter of moving) if (this.isOwn(parameter)) update(parameter);
@@ -62,9 +45,8 @@ export class Sharding {
     }
   }
 
-  /** The state of all parameters. @param states of those of other ranks in shape and dtype only */
-  gather(states: ReadonlyMap<Tensor, State>): Map<Tensor, State> {
-    const whole = new Map<Tensor, State>();
+  gather(states: ReadonlyMap<Tensor, ShardedState>): Map<Tensor, ShardedState> {
+    const whole = new Map<Tensor, ShardedState>();
     for (const [owner, parameters] of this.#byOwner([...states.keys()])) {
       const names = parameters.map((p) => Object.keys(states.get(p)!));
       const values = this.#world.tensorsOf(
