@@ -344,6 +344,17 @@ describe('a rank that is gone ends the others, with one message', () => {
       );
     });
 
+  const noGlibc = process.platform === 'linux' ? false : 'not run: it needs a function of glibc';
+  limited(
+    'a rank that throws, and that a library keeps from ending',
+    async () => {
+      const ends = await endOf(await startWorld(2, ['lingers']));
+      assert.deepEqual(codes(ends), [3, 'SIGALRM']);
+      assert.equal(lines(ends, /is gone: it failed with TypeError/).length, 1);
+    },
+    noGlibc,
+  );
+
   limited('what others see of it themselves is not said', async () => {
     const ranks = await startWorld(3, ['consequence', '1000']);
     await Promise.all(ranks.map((rank) => printed(rank, 'formed')));

@@ -6,6 +6,7 @@ import { DistributedError } from '../../src/core/errors.js';
 import { headerWords } from '../../src/distributed/call.js';
 import { type ControlOptions, openControl } from '../../src/distributed/control/control.js';
 import { placeFromEnvironment } from '../../src/distributed/environment.js';
+import { koffi, symbolAddress } from '../../src/runtime/cuda/driver/native.js';
 
 const [scenario = '', argument = ''] = process.argv.slice(2);
 const place = placeFromEnvironment(process.env);
@@ -82,6 +83,14 @@ const SCENARIOS: Readonly<Record<string, () => Promise<void>>> = {
       throw new TypeError('the loss is not a number');
     }
     block(60_000);
+  },
+  /** What a library does that waits for its GPU when the process ends: no thread of Node is left then. */
+  lingers: async () => {
+    if (place.rank === 0) block(60_000);
+    const path = 'libc.so.6';
+    const atEnd = koffi().load(path).func('__cxa_atexit', 'int', ['uint64_t', 'uint64_t', 'uint64_t']);
+    atEnd(symbolAddress(path, 'pause'), 0, 0);
+    throw new TypeError('the loss is not a number');
   },
   /** All but the rank that is killed see it first in their own exchange. */
   consequence: async () => {

@@ -8,7 +8,7 @@ import { packageVersion } from '../../core/platform/node/version.js';
 import type { WorldPlace } from '../environment.js';
 import type { Rendezvous } from '../transport.js';
 import { CallLog } from './call-log.js';
-import { EXIT_LOST, endProcess } from './ending.js';
+import { EXIT_LOST, endInTime, endProcess } from './ending.js';
 import { type ControlRequest, MOST_BYTES, type WorldMember } from './messages.js';
 import { ControlStore } from './store.js';
 import {
@@ -223,6 +223,7 @@ class ThreadControl extends AskingControl {
   };
 
   #fail(reason: string): void {
+    endInTime();
     this.#tellNow({ kind: 'failed', reason });
   }
 

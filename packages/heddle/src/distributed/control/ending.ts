@@ -57,14 +57,33 @@ function write(descriptor: number, text: string): void {
   }
 }
 
+/** Seconds that a process has for its end once it has failed. */
+const ENDING_SECONDS = 5;
+
+/**
+ * See to it that a process which has failed ends, by a signal if need be: at their end, libraries that have work on a GPU wait for that,
+ * and it may wait for a rank that is gone.
+ */
+export function endInTime(): void {
+  try {
+    libc().func('alarm', 'unsigned int', ['unsigned int'])(ENDING_SECONDS);
+  } catch {
+    // As below.
+  }
+}
+
 /** End the process from any thread, whatever its main thread does: a worker's own `process.exit` ends the worker only. */
 export function endProcess(code: number): void {
   try {
-    const koffi = createRequire(import.meta.url)('koffi') as typeof import('koffi');
-    const library = koffi.load(process.platform === 'darwin' ? 'libSystem.B.dylib' : 'libc.so.6');
-    library.func('_exit', 'void', ['int'])(code);
+    libc().func('_exit', 'void', ['int'])(code);
   } catch {
     // No such library, or the permission model forbids it.
   }
   process.kill(process.pid, 'SIGKILL');
+}
+
+/** @throws Error where there is no such library */
+function libc(): ReturnType<typeof import('koffi')['load']> {
+  const koffi = createRequire(import.meta.url)('koffi') as typeof import('koffi');
+  return koffi.load(process.platform === 'darwin' ? 'libSystem.B.dylib' : 'libc.so.6');
 }
