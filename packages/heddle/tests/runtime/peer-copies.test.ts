@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { PhiloxStream } from '../../src/core/philox.js';
+import { Board } from '../../src/runtime/cuda/peers/board.js';
 import { enqueueCopies, sentBy } from '../../src/runtime/cuda/peers/copies.js';
-import { Board } from '../../src/runtime/cuda/peers/peers.js';
 import { ANY, arrivalsOf, type Routes } from '../../src/runtime/cuda/peers/routes.js';
 
 /** A stretch of memory that lies somewhere: address → what is known to be there. */

@@ -3,15 +3,15 @@ import assert from 'node:assert/strict';
 import { afterEach, describe, test } from 'node:test';
 import { IPC_HANDLE_BYTES } from '../../src/runtime/cuda/driver/driver.js';
 import { viewNative } from '../../src/runtime/cuda/driver/native.js';
+import { Board } from '../../src/runtime/cuda/peers/board.js';
 import {
-  Board,
   connectPeers,
   disconnectPeers,
-  type PeerDriver,
   type PeerGroup,
   peersOf,
   type ShareText,
 } from '../../src/runtime/cuda/peers/peers.js';
+import type { PeerDriver } from '../../src/runtime/cuda/peers/shown-memory.js';
 
 /** What is wrong with a rank's GPU. */
 interface Flaws {
