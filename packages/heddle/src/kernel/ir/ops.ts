@@ -174,6 +174,16 @@ const toTf32 = (a: number): number => {
   return nearest(a / unit) * unit;
 };
 
+/** The upper 32 bits of the product of two integers of 32, from halves of 16 whose products are exact. */
+function upperHalf(a: number, b: number): number {
+  const lowA = a & 0xffff;
+  const lowB = b & 0xffff;
+  const highA = (a - lowA) / 0x10000;
+  const highB = (b - lowB) / 0x10000;
+  const middle = highA * lowB + lowA * highB + Math.floor((lowA * lowB) / 0x10000);
+  return highA * highB + Math.floor(middle / 0x10000);
+}
+
 export const OPS = {
   add: op(2, 'number', 'a + b', (a, b) => a + b, {
     ...{ rounding: 'nearest', cost: 1, monotone: 'all', commutes: true },
@@ -336,13 +346,7 @@ export const OPS = {
     (a, b) => a >> (b & 63n),
   ),
   /** The upper 32 bits of a u32 product. */
-  mulhi: whole(
-    2,
-    'integer',
-    'mulhi(a, b)',
-    (a, b) => Number((BigInt(a) * BigInt(b)) >> 32n),
-    (a, b) => (a * b) >> 64n,
-  ),
+  mulhi: whole(2, 'integer', 'mulhi(a, b)', upperHalf, (a, b) => (a * b) >> 64n),
   /** c and the sum of the products of four signed bytes, those of the words a and b: NVIDIA's name for it. */
   dp4a: op(3, 'i32', 'dp4a(a, b, c)', dotBytes, { rounding: 'exact', cost: 4 }),
   /** The same where no byte of b is negative, for which WebAssembly has an instruction. */
