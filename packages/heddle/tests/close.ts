@@ -20,9 +20,7 @@ export function assertClose(
   for (let i = 0; i < expected.length; i++) {
     const [a, e] = [Number(actual[i]), expected[i]!];
     const allowed = relative * Math.abs(e) + absolute * largest;
-    assert.ok(
-      a === e || Math.abs(a - e) <= allowed,
-      `${message}: element ${i} is ${a}, expected ${e} (± ${allowed})`,
-    );
+    if (a !== e && !(Math.abs(a - e) <= allowed))
+      assert.fail(`${message}: element ${i} is ${a}, expected ${e} (± ${allowed})`);
   }
 }
