@@ -2,7 +2,7 @@
  * What the threads of a cluster, and what works beside them, have done to a memory: whoever touches a place must know of the
  * accesses before it (clocks.ts). Two of them may come in any order where neither writes, or both are atomic.
  */
-import type { Knowledge } from './clocks.js';
+import type { Actor } from './clocks.js';
 import type { Run } from './run.js';
 import { type AccessKind, ATOMIC, READ, WRITE } from './shadow.js';
 
@@ -17,17 +17,9 @@ interface PastAccess {
   readonly isAsync?: boolean | undefined;
 }
 
-/** Who reads or writes: a thread, or what works beside the threads. */
-export interface Actor {
-  readonly agent: number;
-  readonly step: number;
-  /** Of those on whose behalf it acts: each must know of what was before. */
-  readonly knowledge: readonly Knowledge[];
-  readonly site: number;
-  /** What it is, if not a plain access of a thread. */
-  readonly by?: string;
-  /** The copy engine or the tensor cores: they see only what is fenced. */
-  readonly isAsync?: boolean;
+/** Memory that says what its author calls an element. */
+interface DescribedMemory {
+  describe(element: number): string;
 }
 
 /** Two accesses that nothing orders, or that lack a fence. */
@@ -54,14 +46,36 @@ function knows({ knowledge }: Actor, { agent, step }: PastAccess): boolean {
   return true;
 }
 
+const PAGE_BITS = 8;
+const PAGE = 1 << PAGE_BITS;
+
+/** What is remembered of places, in pages: those of a large buffer that are touched may lie far apart. */
+class Places<Memory> {
+  readonly #pages: (Memory | undefined)[][] = [];
+
+  at(place: number): Memory | undefined {
+    return this.#pages[place >> PAGE_BITS]?.[place & (PAGE - 1)];
+  }
+
+  put(place: number, memory: Memory | undefined): void {
+    const number = place >> PAGE_BITS;
+    const page = this.#pages[number] ?? new Array<Memory | undefined>(PAGE).fill(undefined);
+    this.#pages[number] = page;
+    page[place & (PAGE - 1)] = memory;
+  }
+}
+
+/** Accesses that may come in any order: mostly one. */
+type Unordered = PastAccess | PastAccess[];
+
 export class AccessHistory {
   readonly #run: Run;
   /** Whether it is shared memory, for which there is a fence. */
   readonly #isShared: boolean;
-  #writes: (PastAccess | undefined)[] = [];
+  #writes = new Places<PastAccess>();
   /** Since the last write. */
-  #reads: (PastAccess[] | undefined)[] = [];
-  #updates: (PastAccess[] | undefined)[] = [];
+  #reads = new Places<Unordered>();
+  #updates = new Places<Unordered>();
   /** Who was found last to know of a write, and which: neighbouring places have mostly been written together. */
   #knower: Actor | undefined;
   #known: PastAccess | undefined;
@@ -73,28 +87,28 @@ export class AccessHistory {
 
   /** A cluster begins. */
   begin(): void {
-    this.#writes = [];
-    this.#reads = [];
-    this.#updates = [];
+    this.#writes = new Places();
+    this.#reads = new Places();
+    this.#updates = new Places();
   }
 
   /** The last write to a place. */
   writeTo(place: number): PastAccess | undefined {
-    return this.#writes[place];
+    return this.#writes.at(place);
   }
 
-  /** An access to a place. @param element what its author calls it @throws SimulatorError if it conflicts with one before it */
-  access(actor: Actor, does: AccessKind, place: number, element: () => string): void {
-    const written = this.#writes[place];
+  /** An access to a place, which is an element of a memory. @throws SimulatorError if it conflicts with one before it */
+  access(actor: Actor, does: AccessKind, place: number, memory: DescribedMemory, element: number): void {
+    const written = this.#writes.at(place);
     const conflict =
       (written && this.#afterWrite(actor, does, written)) ??
-      (does === READ ? undefined : afterAll(actor, does, this.#reads[place], READ)) ??
-      (does === ATOMIC ? undefined : afterAll(actor, does, this.#updates[place], ATOMIC));
-    if (conflict) this.#report(conflict, element());
+      (does === READ ? undefined : afterAll(actor, does, this.#reads.at(place), READ)) ??
+      (does === ATOMIC ? undefined : afterAll(actor, does, this.#updates.at(place), ATOMIC));
+    if (conflict) this.#report(conflict, memory.describe(element));
     if (does === WRITE) {
-      this.#writes[place] = actor;
-      if (this.#reads[place]) this.#reads[place] = undefined;
-      if (this.#updates[place]) this.#updates[place] = undefined;
+      this.#writes.put(place, actor);
+      if (this.#reads.at(place)) this.#reads.put(place, undefined);
+      if (this.#updates.at(place)) this.#updates.put(place, undefined);
     } else remember(does === READ ? this.#reads : this.#updates, actor, place);
   }
 
@@ -160,16 +174,33 @@ export class AccessHistory {
 function afterAll(
   actor: Actor,
   does: AccessKind,
-  all: readonly PastAccess[] | undefined,
+  all: Unordered | undefined,
   did: AccessKind,
 ): Conflict | undefined {
-  const before = all?.find((one) => !knows(actor, one));
+  if (!all) return undefined;
+  const before = Array.isArray(all)
+    ? all.find((one) => !knows(actor, one))
+    : knows(actor, all)
+      ? undefined
+      : all;
   return before && { actor, does, before, did, lacks: 'order' };
 }
 
-/** Whoever knows of an access knows of those that it knows of. */
-function remember(all: (PastAccess[] | undefined)[], actor: Actor, place: number): void {
-  const others = all[place]?.filter((one) => one.agent !== actor.agent && !knows(actor, one));
-  if (others?.length) others.push(actor);
-  all[place] = others?.length ? others : [actor];
+/** Whether an access tells all that one before it does: whoever knows of an access knows of those that it knows of. */
+const includes = (actor: Actor, before: PastAccess): boolean =>
+  before.agent === actor.agent || knows(actor, before);
+
+function remember(all: Places<Unordered>, actor: Actor, place: number): void {
+  const before = all.at(place);
+  if (before === actor) return;
+  if (!before || (!Array.isArray(before) && includes(actor, before))) all.put(place, actor);
+  else if (!Array.isArray(before)) all.put(place, [before, actor]);
+  else if (before.at(-1) !== actor) {
+    // Looking through all of them each time would take the square of their number.
+    const isPowerOfTwo = (before.length & (before.length - 1)) === 0;
+    const others =
+      isPowerOfTwo || includes(actor, before[0]!) ? before.filter((one) => !includes(actor, one)) : before;
+    others.push(actor);
+    all.put(place, others.length > 1 ? others : actor);
+  }
 }

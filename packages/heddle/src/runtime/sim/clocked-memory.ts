@@ -1,8 +1,8 @@
 /** Shared memory in a kernel that waits at mbarriers or in groups: every access must know of those before it that it touches. */
 import type { TypedArray } from '../../core/dtype.js';
 import type { ArrayDecl } from '../../kernel/ir/ir.js';
-import { AccessHistory, type Actor } from './access-history.js';
-import type { Clocks } from './clocks.js';
+import { AccessHistory } from './access-history.js';
+import type { Actor, Clocks } from './clocks.js';
 import { CheckedMemory, sharedElements } from './memory.js';
 import type { Run } from './run.js';
 import { type AccessKind, ATOMIC, READ, WRITE } from './shadow.js';
@@ -80,7 +80,7 @@ export class ClockedMemory extends CheckedMemory {
   depart(element: number, lanes: number, site: number): boolean {
     const thread = this.run.inCluster();
     const copies = this.#clocks.nextCopy(thread);
-    const actor = { ...copies, knowledge: [this.#clocks.of(thread)], site, by: 'an asynchronous copy' };
+    const actor = { ...copies, knowledge: this.#clocks.listOf(thread), site, by: 'an asynchronous copy' };
     for (let i = element; i < element + lanes; i++) this.writeBy(actor, i);
     return true;
   }
@@ -95,7 +95,7 @@ export class ClockedMemory extends CheckedMemory {
 
   #thread(site: number): Actor {
     const thread = this.run.inCluster();
-    return { agent: thread, step: this.#clocks.stepOf(thread), knowledge: [this.#clocks.of(thread)], site };
+    return this.#clocks.actor(thread, site);
   }
 
   readBy(actor: Actor, element: number): void {
@@ -108,7 +108,7 @@ export class ClockedMemory extends CheckedMemory {
   }
 
   #access(actor: Actor, way: AccessKind, element: number): void {
-    this.#history.access(actor, way, element, () => this.describe(element));
+    this.#history.access(actor, way, element, this, element);
   }
 
   #mustBeWritten(element: number, site: number): void {

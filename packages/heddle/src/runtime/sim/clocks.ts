@@ -17,9 +17,17 @@ function withRoom(steps: Steps, agents: number): Steps {
 }
 
 function join(into: Steps, from: Steps): Steps {
+  if (into.length === 0) return copied(into, from);
   const all = withRoom(into, from.length);
   for (let i = 0; i < from.length; i++) if (from[i]! > all[i]!) all[i] = from[i]!;
   return all;
+}
+
+/** The steps of `from`, in the place of `into` where they fit it. */
+function copied(into: Steps, from: Steps): Steps {
+  if (into.length !== from.length) return from.slice();
+  into.set(from);
+  return into;
 }
 
 function withStep(steps: Steps, agent: number, step: number): Steps {
@@ -38,6 +46,12 @@ export class Knowledge {
   learn(of: Knowledge): void {
     this.#seen = join(this.#seen, of.#seen);
     this.#fenced = join(this.#fenced, of.#fenced);
+  }
+
+  /** Learn what includes all that is known already. */
+  replaceBy(of: Knowledge): void {
+    this.#seen = copied(this.#seen, of.#seen);
+    this.#fenced = copied(this.#fenced, of.#fenced);
   }
 
   /** What an agent has done up to a step. */
@@ -64,8 +78,25 @@ export class Knowledge {
   }
 }
 
+/** Who reads or writes: a thread, or what works beside the threads. */
+export interface Actor {
+  readonly agent: number;
+  readonly step: number;
+  /** Of those on whose behalf it acts: each must know of what was before. */
+  readonly knowledge: readonly Knowledge[];
+  readonly site: number;
+  /** What it is, if not a plain access of a thread. */
+  readonly by?: string;
+  /** The copy engine or the tensor cores: they see only what is fenced. */
+  readonly isAsync?: boolean;
+}
+
 export class Clocks {
   readonly #threads: readonly Knowledge[];
+  /** The same, a list for each. */
+  readonly #lists: readonly (readonly [Knowledge])[];
+  /** Each thread at each site, in the step when it was last there. */
+  readonly #actors: readonly (Actor | undefined)[][];
   /** Agents beside the threads, by what they are. */
   readonly #agents = new Map<string, number>();
   /** Copies that each thread has started. */
@@ -77,15 +108,34 @@ export class Clocks {
       knowledge.see(thread, 1);
       return knowledge;
     });
+    this.#lists = this.#threads.map((knowledge) => [knowledge]);
+    this.#actors = this.#threads.map(() => []);
   }
 
   of(thread: number): Knowledge {
     return this.#threads[thread]!;
   }
 
+  /** What a thread knows, as that of somebody who acts for it alone. */
+  listOf(thread: number): readonly [Knowledge] {
+    return this.#lists[thread]!;
+  }
+
   /** The step that a thread is in: what it does now. */
   stepOf(thread: number): number {
     return this.#threads[thread]!.lastOf(thread);
+  }
+
+  /** A thread that does something itself. */
+  actor(thread: number, site: number): Actor {
+    const own = this.#actors[thread]!;
+    const step = this.stepOf(thread);
+    let actor = own[site];
+    if (actor?.step !== step) {
+      actor = { agent: thread, step, knowledge: this.listOf(thread), site };
+      own[site] = actor;
+    }
+    return actor;
   }
 
   /** The number of an agent beside the threads. */
@@ -137,7 +187,11 @@ export class Clocks {
   /** These threads have met. */
   meet(threads: readonly number[]): void {
     const all = new Knowledge();
-    for (const thread of threads) this.release(thread, all);
-    for (const thread of threads) this.#threads[thread]!.learn(all);
+    for (const thread of threads) all.learn(this.#threads[thread]!);
+    for (const thread of threads) {
+      const own = this.#threads[thread]!;
+      own.replaceBy(all);
+      own.see(thread, this.stepOf(thread) + 1);
+    }
   }
 }

@@ -9,14 +9,14 @@ import { sumAt, WARPGROUP, WGMMA_ROWS, wgmmaDepth } from '../../kernel/ir/asynch
 import type { ArrayDecl } from '../../kernel/ir/ir.js';
 import { evaluate } from '../../kernel/ir/ops.js';
 import type { TensorMap } from '../../kernel/ir/types.js';
-import { AccessHistory, type Actor, STORES_TILE } from './access-history.js';
+import { AccessHistory, STORES_TILE } from './access-history.js';
 import { eachOfBox, startOfBox } from './boxes.js';
 import { ClockedMemory } from './clocked-memory.js';
-import { Clocks } from './clocks.js';
+import { type Actor, Clocks } from './clocks.js';
 import { ClusterUnit } from './cluster.js';
 import { Mbarriers, MbarrierUnit } from './mbarriers.js';
 import type { At, SumsMemory, WatchedMemory } from './memory.js';
-import { heldOperand, tileOperand } from './operands.js';
+import { heldOperand, sumWith, tileOperand } from './operands.js';
 import type { BlockTime, Run } from './run.js';
 
 /** What a warpgroup multiplies: lanes' arguments of one wgmma. */
@@ -80,7 +80,7 @@ export class AsyncEngine {
   /** The thread that runs now. */
   thread(site: number): Actor {
     const agent = this.#run.inCluster();
-    return { agent, step: this.clocks.stepOf(agent), knowledge: [this.clocks.of(agent)], site };
+    return this.clocks.actor(agent, site);
   }
 
   /** The memory of a shared array, of the next block of a cluster. */
@@ -200,7 +200,7 @@ export class AsyncEngine {
     const actor: Actor = {
       agent: this.clocks.agent(`what ${me} sends to ${full.name}[${index[0]}] of ${rank}`),
       step: barrier.phase + 1,
-      knowledge: [this.clocks.of(me)],
+      knowledge: this.clocks.listOf(me),
       site,
       by: 'a store from another block',
     };
@@ -233,7 +233,7 @@ export class AsyncEngine {
     const actor: Actor = {
       agent: this.clocks.agent(`copies ${at[0].name}[${at[1][0]}] of ${rank}`),
       step: barrier.phase + 1,
-      knowledge: [this.clocks.of(run.inCluster())],
+      knowledge: this.clocks.listOf(run.inCluster()),
       site,
       by: 'a tile copy',
       isAsync: true,
@@ -290,7 +290,7 @@ export class AsyncEngine {
     const actor: Actor = {
       agent: this.clocks.agent(`stores of ${thread}`),
       step: groups.committed + 1,
-      knowledge: [this.clocks.of(thread)],
+      knowledge: this.clocks.listOf(thread),
       site,
       by: 'a tile store',
       isAsync: true,
@@ -366,12 +366,18 @@ export class AsyncEngine {
     lanes.forEach(([[own]], thread) => {
       this.#products[from + thread]!.open = true;
       own.multiplied(group, site, first + thread, fresh ? { base, count } : undefined);
+      const held = own.data as Float32Array | Int32Array;
       for (let i = 0; i < count; i++) {
         const [row, column] = sumAt(thread, i);
-        let sum = fresh ? 0 : (own.data[base + i] as number);
-        for (let k = 0; k < depth; k++) sum += left[row * depth + k]! * right[column * depth + k]!;
         // Rounded to f32 by the array, or whole modulo 2³².
-        own.data[base + i] = sum;
+        held[base + i] = sumWith(
+          fresh ? 0 : held[base + i]!,
+          left,
+          row * depth,
+          right,
+          column * depth,
+          depth,
+        );
       }
     });
   }

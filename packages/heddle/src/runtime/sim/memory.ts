@@ -6,7 +6,8 @@ import { arrayOf, type TypedArray, viewAs } from '../../core/dtype.js';
 import { sizeOf } from '../../core/shape.js';
 import type { ArrayDecl } from '../../kernel/ir/ir.js';
 import { elementsOf } from '../launch-rules.js';
-import type { AccessHistory, Actor } from './access-history.js';
+import type { AccessHistory } from './access-history.js';
+import type { Actor } from './clocks.js';
 import { Flights } from './flights.js';
 import type { Loan, Run } from './run.js';
 import { type AccessKind, ATOMIC, READ, reportRace, Shadow, WRITE } from './shadow.js';
@@ -53,7 +54,7 @@ export abstract class CheckedMemory {
   }
 
   /** Of a place in `data`, what the author calls it. */
-  protected describe(element: number): string {
+  describe(element: number): string {
     let rest = Math.floor(element / this.width);
     if (this.#dims.length < 2) return `${this.name}[${rest}]`;
     const index: number[] = [];
@@ -284,7 +285,7 @@ export class WatchedMemory extends CheckedMemory {
     } else if (way !== READ && run.loans.size > 0) this.#mustNotBeLent(element, place, site);
     const rival = this.#shadow.access(run, way, place, since, site);
     if (rival !== undefined) reportRace(run, this.describe(element), way, rival, site);
-    if (actor) this.#timed!.history.access(actor, way, place, () => this.describe(element));
+    if (actor) this.#timed!.history.access(actor, way, place, this, element);
   }
 }
 

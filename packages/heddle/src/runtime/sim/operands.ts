@@ -3,8 +3,8 @@ import { type DType, type DTypeName, viewAs } from '../../core/dtype.js';
 import { fromBf16, fromF16 } from '../../core/float16.js';
 import { WGMMA_ROWS, WGMMA_WORDS, wgmmaDepth, wordAt } from '../../kernel/ir/asynchronous.js';
 import { cutToTf32 } from '../../kernel/ir/tensor-core.js';
-import type { Actor } from './access-history.js';
 import type { ClockedMemory } from './clocked-memory.js';
+import type { Actor } from './clocks.js';
 import type { At, SumsMemory } from './memory.js';
 import type { Run } from './run.js';
 
@@ -14,6 +14,20 @@ const MULTIPLIED: Readonly<Partial<Record<DTypeName, (stored: number) => number>
 
 /** The number that tensor cores take for an element, as it is stored. */
 const multiplied = ({ name }: DType, stored: number): number => MULTIPLIED[name]?.(stored) ?? stored;
+
+/** A sum, and after it the products of a row of the left operand with a column of the right one. */
+export function sumWith(
+  sum: number,
+  left: Float64Array,
+  row: number,
+  right: Float64Array,
+  column: number,
+  depth: number,
+): number {
+  let all = sum;
+  for (let k = 0; k < depth; k++) all += left[row + k]! * right[column + k]!;
+  return all;
+}
 
 /** The elements of a left operand in registers, as (row of the product, k). @param threads the words of each */
 export function heldOperand(threads: readonly At<SumsMemory>[], dtype: DType): Float64Array {

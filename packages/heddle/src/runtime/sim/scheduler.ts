@@ -41,7 +41,8 @@ export function runThreads(run: Run, thread: ThreadFunction, cluster = ALONE): v
       run.beginBlock(block, rank);
       for (let t = 0; t < run.threads; t++) {
         run.thread = t;
-        thread(...coordinates(t, run.blockDim), ...block);
+        const [x, y, z] = coordinates(t, run.blockDim);
+        thread(x, y, z, block[0], block[1], block[2]);
       }
     }
 }
@@ -140,7 +141,7 @@ function multiplyTogether(run: Run, warps: readonly Warp[], engine: AsyncEngine)
     if (requests.some((r) => r?.[0] !== site)) continue;
     const lanes = requests.map((r) => r!.slice(1)) as unknown as Parameters<AsyncEngine['wgmma']>[2];
     engine.wgmma(site, w * WARP, lanes);
-    for (const warp of group) warp.release(() => true);
+    for (const warp of group) warp.release();
     any = true;
   }
   return any;
@@ -186,6 +187,6 @@ function meet(run: Run, warps: readonly Warp[], engine: AsyncEngine | undefined)
   if (requests.some((r, i) => r?.[0] !== (i < expected ? site : undefined))) return false;
   run.passBarrier(site);
   engine?.meet([...requests.keys()]);
-  for (const warp of warps) warp.release(() => true);
+  for (const warp of warps) warp.release();
   return true;
 }

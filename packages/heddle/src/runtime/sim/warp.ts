@@ -53,7 +53,7 @@ export class Warp {
   }
 
   /** Let these lanes go on. */
-  release(which: (lane: number) => boolean): void {
+  release(which: (lane: number) => boolean = () => true): void {
     for (let i = 0; i < this.#lanes.length; i++)
       if (this.#ends[i] === undefined && which(i)) this.#free[i] = true;
   }
@@ -65,17 +65,19 @@ export class Warp {
       this.#passBarriers();
       if (!this.#free.includes(true)) return any;
       any = true;
-      for (const [i, lane] of this.#lanes.entries()) {
-        if (!this.#free[i]) continue;
-        this.#free[i] = false;
-        this.#run.thread = this.#first + i;
-        const { done, value } = lane.next(results[i]);
-        if (done) this.#ends[i] = value;
-        this.requests[i] = done ? undefined : value;
-      }
+      for (let i = 0; i < this.#lanes.length; i++) if (this.#free[i]) this.#resume(i, results[i]);
       results = this.#exchange();
-      if (results.length > 0) this.release(() => true);
+      if (results.length > 0) this.release();
     }
+  }
+
+  /** Run a lane to where it waits. @param result of the warp operation that it waited at */
+  #resume(lane: number, result: LaneValue | undefined): void {
+    this.#free[lane] = false;
+    this.#run.thread = this.#first + lane;
+    const { done, value } = this.#lanes[lane]!.next(result);
+    if (done) this.#ends[lane] = value;
+    this.requests[lane] = done ? undefined : value;
   }
 
   /** Lanes that wait at mbarriers or the barrier of the cluster, whose phase is complete, go on. */
