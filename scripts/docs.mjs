@@ -51,6 +51,7 @@ if (command === 'preview') {
   const { status } = spawnSync(
     process.execPath,
     [
+      ...process.execArgv,
       join(dirname(package_), 'bin/vitepress.js'),
       command,
       join(root, 'docs'),
