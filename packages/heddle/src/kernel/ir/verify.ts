@@ -28,16 +28,21 @@ const STATEMENTS: ReadonlySet<string> = new Set(
   'block let set store update if for while break continue return effect assert print'.split(' '),
 );
 
+const isMemory = ({ op }: Node): boolean => op === 'buffer' || op === 'array';
+
 class Verifier {
   readonly #ir: KernelIr;
   readonly #pass: string;
   readonly #visible = new Map<Variable, 'settable' | 'fixed'>();
-  readonly #declared = new Set<Variable>();
+  /** All that were ever declared, with their numbers in that order. */
+  readonly #declared = new Map<Variable, number>();
   /** What the innermost scope has declared. */
   #scope: Variable[] = [];
-  /** Expressions known to be right, with the number of scopes that had ended then: they need no second look. */
-  readonly #checked = new Map<Expr, number>();
-  #ended = 0;
+  /**
+   * Expressions known to be right, each with the variable in it that was declared last, if there is one: scopes end from the
+   * inside, so that while this one is visible the others are, too.
+   */
+  readonly #checked = new Map<Expr, Variable | undefined>();
   #loops = 0;
 
   constructor(ir: KernelIr, pass: string) {
@@ -82,7 +87,6 @@ class Verifier {
     check();
     for (const v of this.#scope) this.#visible.delete(v);
     this.#scope = outer;
-    this.#ended++;
   }
 
   #block(node: Node | undefined, owner: Node): void {
@@ -98,7 +102,7 @@ class Verifier {
 
   #declare(node: Node, variable: Variable, use: 'settable' | 'fixed'): void {
     this.#need(node, !this.#declared.has(variable), () => `${variable.name} is declared twice`);
-    this.#declared.add(variable);
+    this.#declared.set(variable, this.#declared.size);
     this.#visible.set(variable, use);
     this.#scope.push(variable);
   }
@@ -254,15 +258,30 @@ class Verifier {
     if (!node || node.type === undefined || (node.type as KernelType).kind !== 'value')
       this.#fail(owner, 'a value is missing');
     const e = node as Expr;
-    if (this.#checked.get(e) === this.#ended) return e.type;
+    const known = this.#checked.has(e);
+    if (known) {
+      const last = this.#checked.get(e);
+      if (!last || this.#visible.has(last)) return e.type;
+    }
     if (e.op === 'variable') {
       this.#need(e, this.#visible.has(e.arg), () => `${e.arg.name} is not declared here`);
       this.#need(e, sameValueType(e.type, e.arg.type), () => `${e.arg.name} is ${formatType(e.arg.type)}`);
     }
-    const types = e.src.map((s) => (s.op === 'buffer' || s.op === 'array' ? undefined : this.#expr(e, s)));
-    if (!this.#checked.has(e)) this.#rule(e, types);
-    this.#checked.set(e, this.#ended);
+    const types = e.src.map((s) => (isMemory(s) ? undefined : this.#expr(e, s)));
+    if (!known) this.#rule(e, types);
+    this.#checked.set(e, this.#lastIn(e));
     return e.type;
+  }
+
+  /** The variable that was declared last, of those in an expression whose operands have been checked. */
+  #lastIn(e: Expr): Variable | undefined {
+    if (e.op === 'variable') return e.arg;
+    let last: Variable | undefined;
+    for (const s of e.src) {
+      const one = isMemory(s) ? undefined : this.#checked.get(s as Expr);
+      if (one && (!last || this.#declared.get(one)! > this.#declared.get(last)!)) last = one;
+    }
+    return last;
   }
 
   #rule(e: Expr, types: readonly (Expr['type'] | undefined)[]): void {
