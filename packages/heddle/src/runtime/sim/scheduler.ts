@@ -134,11 +134,11 @@ function advance(run: Run, warps: readonly Warp[], engine: AsyncEngine | undefin
 function multiplyTogether(run: Run, warps: readonly Warp[], engine: AsyncEngine): boolean {
   let any = false;
   for (let w = 0; w + WARPS <= warps.length; w += WARPS) {
+    const site = warps[w]!.requests[0]?.[0];
+    if (site === undefined || run.site(site).intrinsic !== 'wgmma') continue;
     const group = warps.slice(w, w + WARPS);
     const requests = group.flatMap((warp) => warp.requests);
-    const site = requests[0]?.[0];
-    if (site === undefined || run.site(site).intrinsic !== 'wgmma' || requests.length < WARPGROUP) continue;
-    if (requests.some((r) => r?.[0] !== site)) continue;
+    if (requests.length < WARPGROUP || requests.some((r) => r?.[0] !== site)) continue;
     const lanes = requests.map((r) => r!.slice(1)) as unknown as Parameters<AsyncEngine['wgmma']>[2];
     engine.wgmma(site, w * WARP, lanes);
     for (const warp of group) warp.release();
@@ -180,9 +180,9 @@ function meetInGroups(run: Run, warps: readonly Warp[], engine: AsyncEngine): bo
 
 /** Threads that all stand at one barrier of the block go on; whether they do. */
 function meet(run: Run, warps: readonly Warp[], engine: AsyncEngine | undefined): boolean {
-  const requests = warps.flatMap((w) => w.requests);
-  const first = requests.find((r) => r !== undefined);
+  const first = warps.find((w) => w.requests.some((r) => r))?.requests.find((r) => r);
   if (!first || run.site(first[0]).intrinsic !== 'barrier') return false;
+  const requests = warps.flatMap((w) => w.requests);
   const [site, expected = requests.length] = first as [number, number?];
   if (requests.some((r, i) => r?.[0] !== (i < expected ? site : undefined))) return false;
   run.passBarrier(site);

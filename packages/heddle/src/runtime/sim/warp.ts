@@ -99,10 +99,8 @@ export class Warp {
   #exchange(): readonly (LaneValue | undefined)[] {
     const { requests } = this;
     const run = this.#run;
-    const asking = requests.findIndex((r) => r && this.#record(r).scope === 'warp');
+    const asking = this.#asking();
     if (asking < 0) return [];
-    // A lane that waits at an mbarrier may still come.
-    if (requests.some((r) => r && this.#record(r).waits)) return [];
     const [site] = requests[asking]!;
     const other = requests.findIndex((r, i) => (r ? r[0] !== site : this.#hasPassed(i, site)));
     if (other >= 0) {
@@ -124,6 +122,23 @@ export class Warp {
     const record = this.#record(requests[asking]!);
     this.#checkPresence(record, site, lanes);
     return record.warp!(run.site(site).dtype!, lanes);
+  }
+
+  /** The first lane that waits at a warp operation; −1 if none does, or one waits at an mbarrier, which may still come. */
+  #asking(): number {
+    let asking = -1;
+    let known: number | undefined;
+    let record: IntrinsicRecord | undefined;
+    for (let i = 0; i < this.requests.length; i++) {
+      const request = this.requests[i];
+      if (!request) continue;
+      // Most lanes wait at the same place.
+      if (request[0] !== known) record = this.#record(request);
+      known = request[0];
+      if (record!.waits) return -1;
+      if (asking < 0 && record!.scope === 'warp') asking = i;
+    }
+    return asking;
   }
 
   /** Whether a lane has ended and left out an operation on its way. */
