@@ -40,12 +40,12 @@ function simulating(capability: number): Target {
 /** Bytes from `low` to 127. */
 function bytes(shape: Shape, seed: number, low = -127): Tensor<Shape, 'i8'> {
   let state = seed;
-  const next = (): number => {
+  const values = new Int8Array(shape.reduce((n, d) => n * d, 1));
+  for (let i = 0; i < values.length; i++) {
     state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return low + Math.floor((state / 2 ** 32) * (128 - low));
-  };
-  const size = shape.reduce((n, d) => n * d, 1);
-  return tensor(Int8Array.from({ length: size }, next), { shape: [...shape], dtype: i8 });
+    values[i] = low + Math.floor((state / 2 ** 32) * (128 - low));
+  }
+  return tensor(values, { shape: [...shape], dtype: i8 });
 }
 
 const scales = (n: number): Tensor => tensor(Array.from({ length: n }, (_, i) => 2 ** (i % 5) / 8));

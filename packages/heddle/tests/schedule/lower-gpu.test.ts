@@ -39,10 +39,9 @@ const values = (shape: readonly number[], dtype: DType = f32, seed = 1, requires
   const size = shape.reduce((n, d) => n * d, 1);
   const whole = dtype.kind !== 'float';
   const at = (i: number): number => ((i * 7919 + seed * 104729) % 1009) / 504.5 - 1;
-  return tensor(
-    Float64Array.from({ length: size }, (_, i) => (whole ? Math.round(100 + 100 * at(i)) : at(i))),
-    { shape: [...shape], dtype, requiresGrad },
-  ) as Tensor;
+  const numbers = new Float64Array(size);
+  for (let i = 0; i < size; i++) numbers[i] = whole ? Math.round(100 + 100 * at(i)) : at(i);
+  return tensor(numbers, { shape: [...shape], dtype, requiresGrad }) as Tensor;
 };
 
 const layerNorm = (x: Tensor, axes: readonly number[]): Tensor => {

@@ -72,8 +72,12 @@ function gather(t: DType, memory: TypedArray, index: number, lanes: number): Sca
 }
 
 /** A row of 16 bytes as 8 numbers of 16 bits, as they are in memory. */
-const rowBits = ({ buffer, byteOffset, BYTES_PER_ELEMENT }: TypedArray, index: number): number[] =>
-  Array.from(new Uint16Array(buffer, byteOffset + index * BYTES_PER_ELEMENT, 8));
+function rowBits({ buffer, byteOffset, BYTES_PER_ELEMENT }: TypedArray, index: number): number[] {
+  const bits = new Uint16Array(buffer, byteOffset + index * BYTES_PER_ELEMENT, 8);
+  const out = new Array<number>(8);
+  for (let i = 0; i < 8; i++) out[i] = bits[i]!;
+  return out;
+}
 
 /** A vector into neighbouring elements. */
 function scatter(t: DType, memory: TypedArray, index: number, v: LaneValues): void {
