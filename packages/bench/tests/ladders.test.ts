@@ -57,7 +57,8 @@ for (const [name, rung] of Object.entries(WARPGROUP_LADDER)) {
         let wanted = 0;
         for (let k = 0; k < K; k++) wanted += left[Math.floor(at / N) * K + k]! * right[k * N + (at % N)]!;
         const error = Math.abs(fromBf16(c[at]!) - wanted);
-        assert.ok(error <= 2 ** -8 * Math.abs(wanted) + 1e-5, `${M} × ${K} · ${K} × ${N}, element ${at}`);
+        if (!(error <= 2 ** -8 * Math.abs(wanted) + 1e-5))
+          assert.fail(`${M} × ${K} · ${K} × ${N}, element ${at}`);
       }
     }
   });

@@ -263,7 +263,7 @@ for (const shape of LARGE)
             // Each thread adds up to 4096 products one after the other.
             const bound = totals[i]! * 4096 * 2 ** -24 + Math.abs(sum) * unitOf(dtype);
             const got = numberOf(out[i]!, dtype);
-            assert.ok(Math.abs(got - sum) <= bound, `${name}, ${i}: ${got} for ${sum} ± ${bound}`);
+            if (!(Math.abs(got - sum) <= bound)) assert.fail(`${name}, ${i}: ${got} for ${sum} ± ${bound}`);
           });
         }
       });

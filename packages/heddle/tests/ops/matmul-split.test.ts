@@ -247,7 +247,7 @@ for (const across of ['neither', 'A', 'B', 'both'] as const)
           }
           // Of batches of 32 steps, and of parts of K.
           const bound = (48 * 2 ** -23 + (K / 32 + 64) * 2 ** -24) * magnitude;
-          assert.ok(Math.abs(c[at]! - sum) <= bound, `${name} of ${M} × ${N} × ${K}: (${i}, ${j})`);
+          if (!(Math.abs(c[at]! - sum) <= bound)) assert.fail(`${name} of ${M} × ${N} × ${K}: (${i}, ${j})`);
         }
       }
     }
