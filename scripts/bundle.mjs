@@ -123,6 +123,7 @@ const fileOf = (root, target) =>
     .replace(/^#engine\//, `${root}/engine/node/`)
     .replace(/^#ops\//, `${root}/ops/node/`)
     .replace(/^#schedule\//, `${root}/schedule/node/`)
+    .replace(/^#passes\//, `${root}/kernel/passes/node/`)
     .replace(/^#runtime\//, `${root}/runtime/node/`);
 
 /** @param {string} root @param {string} path */

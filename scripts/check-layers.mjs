@@ -72,6 +72,7 @@ const fileOf = (target) =>
     .replace(/^#engine\//, `${root}/engine/node/`)
     .replace(/^#ops\//, `${root}/ops/node/`)
     .replace(/^#schedule\//, `${root}/schedule/node/`)
+    .replace(/^#passes\//, `${root}/kernel/passes/node/`)
     .replace(/^#runtime\//, `${root}/runtime/node/`);
 
 /** What each file imports. @type {Map<string, Set<string>>} */

@@ -1,11 +1,11 @@
 /** The kernel compiler: from the parsed kernel to what renderers print. `PASSES` is the list, in the order they run. */
+import { verify } from '#passes/checks.js';
 import { env } from '../../core/env.js';
 import { debug } from '../../core/log.js';
 import { topological } from '../../core/node.js';
 import type { KernelIr, Node } from '../ir/ir.js';
 import { printKernel } from '../ir/print.js';
 import type { Target } from '../ir/target.js';
-import { verify } from '../ir/verify.js';
 import { serialize } from '../serialize/serialize.js';
 import { isWarpOperation } from '../serialize/warp.js';
 import { lowerAddresses } from './address.js';
