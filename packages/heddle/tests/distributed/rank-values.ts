@@ -17,12 +17,15 @@ function hash(a: number, b: number, c: number): number {
 /** What a rank has: any integers; floats from −4 to 4, whose sums are rounded. */
 export function valuesOfRank(dtype: DTypeName, count: number, rank: number, seed: number): TypedArray {
   const values = arrayOf(DTYPES[dtype], count);
-  const valueAt = valueOfHash(dtype);
-  for (let i = 0; i < count; i++) {
-    const h = hash(seed, rank, i);
-    if (values instanceof BigInt64Array) values[i] = (BigInt(h) << 32n) | BigInt(hash(h, rank, i));
-    else values[i] = valueAt(h);
+  if (values instanceof BigInt64Array) {
+    for (let i = 0; i < count; i++) {
+      const h = hash(seed, rank, i);
+      values[i] = (BigInt(h) << 32n) | BigInt(hash(h, rank, i));
+    }
+    return values;
   }
+  const valueAt = valueOfHash(dtype);
+  for (let i = 0; i < count; i++) values[i] = valueAt(hash(seed, rank, i));
   return values;
 }
 
@@ -42,7 +45,12 @@ function combine(op: ReductionOp, a: number, b: number): number {
   return op === 'min' ? Math.min(a, b) : Math.max(a, b);
 }
 
-function combineIntegers(op: ReductionOp, a: bigint, b: bigint): bigint {
+/** Of integers of up to 32 bits, which the result is cut to; a bool is 0 or 1. */
+function combineIntegers(op: ReductionOp, a: number, b: number): number {
+  return op === 'prod' ? Math.imul(a, b) : combine(op, a, b);
+}
+
+function combineLong(op: ReductionOp, a: bigint, b: bigint): bigint {
   if (op === 'sum') return a + b;
   if (op === 'prod') return a * b;
   return (op === 'min') === a < b ? a : b;
@@ -50,19 +58,18 @@ function combineIntegers(op: ReductionOp, a: bigint, b: bigint): bigint {
 
 /** The reduction in the order of the ranks: in f64 or f32 step by step, 16-bit floats rounded once, integers as such. */
 export function reducedValues(op: ReductionOp, dtype: DTypeName, ranks: readonly TypedArray[]): TypedArray {
-  const { kind, bytes } = DTYPES[dtype];
-  if (kind === 'float') return reducedFloats(op, dtype, ranks);
-  const result = arrayOf(DTYPES[dtype], ranks[0]!.length);
-  for (let i = 0; i < result.length; i++) {
-    const all = ranks.map((values) => values[i]!);
-    if (dtype === 'bool') {
-      result[i] = Number(op === 'sum' || op === 'max' ? all.some(Boolean) : all.every(Boolean));
-      continue;
-    }
-    const value = all.map(BigInt).reduce((a, b) => combineIntegers(op, a, b));
-    if (result instanceof BigInt64Array) result[i] = value;
-    else result[i] = Number(BigInt.asUintN(8 * bytes, value));
+  if (DTYPES[dtype].kind === 'float') return reducedFloats(op, dtype, ranks);
+  const [first, ...others] = ranks;
+  const result = first!.slice();
+  if (result instanceof BigInt64Array) {
+    for (const values of others as readonly BigInt64Array[])
+      for (let i = 0; i < result.length; i++) result[i] = combineLong(op, result[i]!, values[i]!);
+    return result;
   }
+  // Any and all.
+  const by = dtype === 'bool' ? (op === 'sum' || op === 'max' ? 'max' : 'min') : op;
+  for (const values of others as readonly Int32Array[])
+    for (let i = 0; i < result.length; i++) result[i] = combineIntegers(by, result[i] as number, values[i]!);
   return result;
 }
 
