@@ -7,7 +7,8 @@ import { updateByOwners } from './updates.js';
 export class OwnedParameters implements Sharding {
   readonly #world: World;
   readonly #owners: ReadonlyMap<Tensor, number>;
-  readonly #averages: boolean;
+  /** Of sums over all ranks in a step that says no other; undefined: it takes gradients as they are. */
+  readonly #divisor: number | undefined;
 
   /** @param parameters the same, in the same order, on all ranks */
   constructor(
@@ -23,7 +24,7 @@ export class OwnedParameters implements Sharding {
       parameters.filter((p) => !whole.has(p)),
       world.size,
     );
-    this.#averages = averages;
+    this.#divisor = averages ? world.size : undefined;
   }
 
   isOwn(parameter: Tensor): boolean {
@@ -31,8 +32,8 @@ export class OwnedParameters implements Sharding {
     return owner === undefined || owner === this.#world.rank;
   }
 
-  update(moving: readonly Tensor[], { update, assign, divisor = this.#world.size }: ShardedStep): void {
-    if (this.#averages) {
+  update(moving: readonly Tensor[], { update, assign, divisor = this.#divisor }: ShardedStep): void {
+    if (divisor !== undefined) {
       const ownerOf = (p: Tensor): number | undefined => this.#owners.get(p);
       updateByOwners(moving, { ownerOf, update, assign, divisor });
       return;

@@ -83,8 +83,9 @@ export interface StepOptions {
 /** Options of an optimizer's `step`. */
 export interface OptimizerStepOptions extends StepOptions {
   /**
-   * Where the optimizer averages gradients over ranks (`distributed.shardOptimizer`): what their sums are divided by, as the examples of
-   * all ranks. A number or a scalar; default: the number of ranks.
+   * Of an optimizer whose state is divided among ranks (`distributed.shardOptimizer`): average the gradients in this step, by dividing their
+   * sums over all ranks by this, a number or a scalar, as the examples of all ranks. Default: the number of ranks, if each step
+   * averages.
    */
   readonly divisor?: number | Tensor;
 }

@@ -6,7 +6,7 @@ export type ShardedState = Readonly<Record<string, Tensor>>;
 
 /** How an optimizer's state is divided among ranks. */
 export interface ShardOptions {
-  /** Whether `step` averages the gradients over the ranks. Default: they are averaged before. */
+  /** Whether each step averages the gradients over the ranks. Default: those that are told a divisor. */
   readonly averages?: boolean;
   /** Parameters whose state every rank keeps: all ranks update them. Default: none. */
   readonly replicated?: Iterable<Tensor>;
@@ -18,7 +18,10 @@ export interface ShardedStep {
   update(parameter: Tensor): void;
   /** Give a parameter the value that another rank has computed. */
   assign(parameter: Tensor, value: Tensor): void;
-  /** What the sum over all ranks of a gradient is divided by, if the step averages: a number or a scalar. Default: the ranks. */
+  /**
+   * Average the gradients first: what their sums over all ranks are divided by, a number or a scalar. Default: the number of ranks, if each
+   * step averages; otherwise gradients are taken as they are.
+   */
   readonly divisor?: number | Tensor | undefined;
 }
 

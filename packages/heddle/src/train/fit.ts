@@ -11,7 +11,6 @@ import { Interrupt } from './interrupt.js';
 import { loopStateFor } from './loop-state.js';
 import { RunCheckpoints } from './run-checkpoints.js';
 import { Training } from './training.js';
-import { averagesInStep } from './training-step.js';
 
 /**
  * Train a model. Each step is one compiled program, many steps one launch where the data set is resident; the loss
@@ -60,8 +59,7 @@ async function trained(model: Model, options: FitOptions): Promise<History> {
   const ranked = world ? { ...options, train: train.shard(world.rank, world.size) } : options;
   const interrupt = options.signal ? undefined : new Interrupt(({ name }) => notify(name, options));
   try {
-    if (world && options.shardOptimizer)
-      options.optimizer.shard(world, { averages: averagesInStep(options) });
+    if (world && options.shardOptimizer) options.optimizer.shard(world);
     const state = loopStateFor(model, ranked);
     const { checkpoints, standing } = await RunCheckpoints.open(model, ranked, state);
     const watched = interrupt ? { ...ranked, signal: interrupt.signal } : ranked;

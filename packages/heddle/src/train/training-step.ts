@@ -41,7 +41,7 @@ function divideGradients(parameters: readonly Tensor[], examples: number | Tenso
  * Whether the optimizer's step averages gradients over the ranks, each of which updates a part of the parameters: where nothing else needs
  * the gradients of all.
  */
-export const averagesInStep = ({
+const averagesInStep = ({
   shardOptimizer = false,
   accumulate = 1,
   autocast,
@@ -104,7 +104,8 @@ export class TrainingStep {
     const parameters = optimizer.groups.flatMap((group) => group.params);
     const isMean = lossReduction === 'mean';
     const world = currentWorld();
-    const summed = averagesInStep(options) ? [] : parameters;
+    const averages = averagesInStep(options);
+    const summed = averages ? [] : parameters;
     this.work = (examples, labels, size, closes) => {
       if (closes) setRates();
       const buffers = model.buffers().map((buffer) => [buffer, buffer.detach()] as const);
@@ -128,7 +129,7 @@ export class TrainingStep {
         scaler?.unscale(optimizer);
         if (maxNorm !== undefined) clipGradNorm(parameters, maxNorm);
         if (scaler) scaler.step(optimizer, { when: good });
-        else optimizer.step({ when: good, divisor: isMean ? total : 1 });
+        else optimizer.step({ when: good, ...(averages && { divisor: isMean ? total : 1 }) });
         ema?.update({ when: good });
       }
       model.zeroGrad();

@@ -302,6 +302,21 @@ test('a sharded optimizer averages gradients in its step, if it is to, and all r
   assert.ok((await values(parameters[2]!)).every((v) => Math.abs(Number(v) + 1.15) < 1e-6));
 });
 
+test('a sharded optimizer averages gradients in a step that is told a divisor, and in no other', async () => {
+  const parameters = three();
+  const optimizer = new optim.SGD(parameters, { lr: 0.5 });
+  shardOptimizer(optimizer);
+  for (const p of parameters) p.mul(2).sum().backward();
+  twins.calls.length = 0;
+  optimizer.step({ divisor: tensor(8) as Tensor });
+  assert.deepEqual(twins.calls, ['allReduce sum 48', 'broadcast 0 16', 'broadcast 1 32']);
+  assert.deepEqual(await values(parameters[0]!), [0.75, 0.75, 0.75, 0.75]);
+  for (const p of parameters) p.mul(2).sum().backward();
+  twins.calls.length = 0;
+  optimizer.step();
+  assert.deepEqual(twins.calls, ['broadcast 0 16', 'broadcast 1 32']);
+});
+
 test('what needs the gradients of all ranks says that a step will average them', () => {
   const parameters = three();
   const optimizer = new optim.SGD(parameters, { lr: 0.5 });
@@ -314,4 +329,8 @@ test('what needs the gradients of all ranks says that a step will average them',
   const another = new optim.SGD(three(), { lr: 0.5 });
   assert.throws(() => shardOptimizer(another, { replicated: [parameters[0]!] }), /does not update/);
   assert.throws(() => shardOptimizer(another, { averages: 1 as never }), /averages is 1/);
+  assert.throws(
+    () => another.step({ divisor: 'all' as never }),
+    /divisor is 'all', must be a number or a tensor/,
+  );
 });
