@@ -32,10 +32,13 @@ export class OwnedParameters implements Sharding {
     return owner === undefined || owner === this.#world.rank;
   }
 
-  update(moving: readonly Tensor[], { update, assign, divisor = this.#divisor }: ShardedStep): void {
+  update(
+    moving: readonly Tensor[],
+    { update, assign, divisor = this.#divisor, equalBatches = false }: ShardedStep,
+  ): void {
     if (divisor !== undefined) {
       const ownerOf = (p: Tensor): number | undefined => this.#owners.get(p);
-      updateByOwners(moving, { ownerOf, update, assign, divisor });
+      updateByOwners(moving, { ownerOf, update, assign, divisor, equalBatches });
       return;
     }
     for (const parameter of moving) if (this.isOwn(parameter)) update(parameter);

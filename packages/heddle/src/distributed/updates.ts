@@ -12,6 +12,7 @@ import { type Arrived, arrivedOf, type Traveller } from './travelling.js';
 /** A step, and the rank that updates each parameter; undefined: all ranks do. */
 interface OwnedUpdate extends Required<ShardedStep> {
   readonly divisor: number | Tensor;
+  readonly equalBatches: boolean;
   ownerOf(parameter: Tensor): number | undefined;
 }
 
@@ -21,24 +22,31 @@ interface OwnedUpdate extends Required<ShardedStep> {
  */
 export function updateByOwners(moving: readonly Tensor[], work: OwnedUpdate): void {
   const { world } = membership();
-  const [owned, replicated] = [true, false].map((isOwned) =>
-    moving.filter((p) => (work.ownerOf(p) !== undefined) === isOwned),
-  ) as [Tensor[], Tensor[]];
-  const gradients = replicated.map((p) => p.grad!);
-  const rows = summedRows(gradients);
+  const isOwned = (p: Tensor): boolean => work.ownerOf(p) !== undefined;
+  const updatesHere = (p: Tensor): boolean => !isOwned(p) || work.ownerOf(p) === world.index;
+  const mayBeRows = moving.filter((p) => work.equalBatches || !isOwned(p));
+  const rows = new Map(summedRows(mayBeRows.map((p) => p.grad!)).map((one, i) => [mayBeRows[i]!, one]));
+  const replicated = moving.filter((p) => !isOwned(p));
+  const owned = moving.filter(isOwned);
+  const ownedRows = owned.filter((p) => rows.get(p));
   let before: readonly Tensor[] = [];
-  for (const bucket of inBuckets(owned, replicated)) {
+  for (const bucket of inBuckets(
+    owned.filter((p) => !rows.get(p)),
+    [...ownedRows, ...replicated],
+  )) {
     averageForOwners(bucket, work);
     give(before, work);
-    for (const p of bucket) if (work.ownerOf(p) === world.index) work.update(p);
+    for (const p of bucket) if (updatesHere(p)) work.update(p);
     before = bucket;
   }
-  const sums = sumInBuckets(gradients, { rows });
+  // Nothing hides these exchanges.
+  for (const p of ownedRows) p.grad = meanOf(tensorOf(rows.get(p)!.sum()), work);
+  const gradients = replicated.map((p) => p.grad!);
+  const sums = sumInBuckets(gradients, { rows: replicated.map((p) => rows.get(p)) });
+  for (const [i, p] of replicated.entries()) p.grad = meanOf(sums[i]!, work);
   give(before, work);
-  for (const [i, p] of replicated.entries()) {
-    p.grad = meanOf(sums[i]!, work);
-    work.update(p);
-  }
+  for (const p of [...ownedRows, ...replicated]) if (updatesHere(p)) work.update(p);
+  give(ownedRows, work);
 }
 
 /** Parameters in buckets, in the order in which their gradients are made. @param later parameters that come after them */

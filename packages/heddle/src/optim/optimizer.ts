@@ -1,5 +1,6 @@
 /** What all optimizers share: groups of parameters, a learning rate on the device, state that is saved. */
 import {
+  aBoolean,
   aNumber,
   atLeast,
   belowOne,
@@ -88,11 +89,14 @@ export interface OptimizerStepOptions extends StepOptions {
    * averages.
    */
   readonly divisor?: number | Tensor;
+  /** Where the step averages: whether the batches of all ranks have the same shapes. See `averageGradients`. Default: false. */
+  readonly equalBatches?: boolean;
 }
 
 const STEP: Rules<OptimizerStepOptions> = {
   when: aTensor,
   divisor: { must: 'a number or a tensor', holds: (v) => aNumber.holds(v) || aTensor.holds(v) },
+  equalBatches: aBoolean,
 };
 
 /** A tensor that a step changes, and what it stands for until then. */
@@ -208,7 +212,7 @@ export abstract class Optimizer<Settings extends BaseSettings> {
         const of = new Map(steps.flatMap((step) => step.moving.map((p) => [p, step] as const)));
         const update = (parameter: Tensor): void => of.get(parameter)!.update(parameter);
         const moving = [...of.keys()];
-        if (this.#sharding) this.#sharding.update(moving, { update, assign, divisor: options.divisor });
+        if (this.#sharding) this.#sharding.update(moving, { ...options, update, assign });
         else for (const parameter of moving) update(parameter);
         for (const parameter of moving) parameter.grad = undefined;
         for (const { end } of steps) end();

@@ -23,6 +23,8 @@ export interface ShardedStep {
    * step averages; otherwise gradients are taken as they are.
    */
   readonly divisor?: number | Tensor | undefined;
+  /** Whether the batches of all ranks have the same shapes: gradients of embeddings then travel as rows. Default: those of replicated parameters only. */
+  readonly equalBatches?: boolean | undefined;
 }
 
 /** An optimizer's parameters, each of which is updated on one rank, or on all. */

@@ -128,8 +128,9 @@ export class TrainingStep {
         if (isMean && (world || accumulation)) divideGradients(summed, examplesOfUpdate);
         scaler?.unscale(optimizer);
         if (maxNorm !== undefined) clipGradNorm(parameters, maxNorm);
+        const shared = { divisor: isMean ? total : 1, equalBatches: train.rows.isEven };
         if (scaler) scaler.step(optimizer, { when: good });
-        else optimizer.step({ when: good, ...(averages && { divisor: isMean ? total : 1 }) });
+        else optimizer.step({ when: good, ...(averages && shared) });
         ema?.update({ when: good });
       }
       model.zeroGrad();
