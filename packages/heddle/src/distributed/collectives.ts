@@ -23,7 +23,7 @@ import { allGatherOf, allReduceOf, broadcastOf, reduceScatterOf, unpacked } from
 import { ProcessGroup, requireMember } from './group.js';
 import { membership } from './membership.js';
 import type { ReductionOp } from './transport.js';
-import { type Arrived, arrivedOf, type InboxFor } from './travelling.js';
+import { type Arrived, arrivedOf } from './travelling.js';
 
 /** Options of all collectives. */
 export interface CollectiveOptions {
@@ -121,18 +121,11 @@ export function reducedOver(
   return byDtype(nodes, (same) => unpacked(allReduceOf(same, { ranks, op, beside }), same)).map(tensorOf);
 }
 
-/**
- * The sums over the ranks, of copies that each rank has of the others' tensors, added in the order of the ranks.
- * @param inboxFor see `arrivedOf`
- */
-export function sumsOfCopies(
-  group: ProcessGroup,
-  tensors: readonly AnyTensor[],
-  inboxFor?: InboxFor,
-): AnyTensor[] {
+/** The sums over the ranks, of copies that each rank has of the others' tensors, added in the order of the ranks. */
+export function sumsOfCopies(group: ProcessGroup, tensors: readonly AnyTensor[]): AnyTensor[] {
   const sums = byDtype(tensors.map(nodeOf), (same) => {
     const travellers = same.map((values) => ({ values, sender: ANY, receiver: ANY }));
-    const arrived = arrivedOf(group, travellers, inboxFor);
+    const arrived = arrivedOf(group, travellers);
     if (!arrived) {
       const { ranks } = group;
       return unpacked(allReduceOf(same, { ranks, op: 'sum', beside: true }), same);

@@ -122,7 +122,7 @@ export function sumInBuckets(
   tensors: readonly AnyTensor[],
   { bucketBytes, equalBatches = false, copies, rows = equalBatches ? summedRows(tensors) : [] }: Buckets = {},
 ): AnyTensor[] {
-  const { world, copies: canCopy, inboxes } = membership();
+  const { world, copies: canCopy } = membership();
   const byCopies = copies ?? canCopy;
   const sums: AnyTensor[] = [];
   const whole = orderOf(tensors).filter((i) => !rows[i]);
@@ -137,7 +137,7 @@ export function sumInBuckets(
       sums[bucket[k]!] = one;
     });
   const beside: Sum = byCopies
-    ? (own) => sumsOfCopies(world, own, (...of) => inboxes.next(...of))
+    ? (own) => sumsOfCopies(world, own)
     : (own) => reducedOver(world, own, { beside: true });
   const last = buckets.pop();
   for (const bucket of buckets) exchange(bucket, beside);

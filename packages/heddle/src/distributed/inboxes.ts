@@ -26,7 +26,7 @@ export class Inboxes {
   }
 
   /**
-   * @param routes see `InboxFor`
+   * @param routes of all that travels, the same text on all ranks: their results may have different sizes
    * @returns undefined, on all ranks, where one has no memory, and outside of a trace, where ranks may do different things
    */
   next(type: TensorType, routes: string): AnyTensor | undefined {

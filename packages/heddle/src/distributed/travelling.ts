@@ -1,9 +1,8 @@
 /** Tensors that travel between the ranks of a group: each rank has the values of others in memory of its own. */
 import { currentTrace } from '../engine/trace.js';
 import * as b from '../graph/build.js';
-import type { GraphNode, TensorType } from '../graph/node.js';
+import type { GraphNode } from '../graph/node.js';
 import { arrivalsOf, PAGE_BYTES, ROUTE_BYTES } from '../runtime/cuda/peers/routes.js';
-import type { AnyTensor } from '../tensor/tensor.js';
 import {
   type CollectiveArg,
   gatherOthersOp,
@@ -13,6 +12,7 @@ import {
   withSmallTogether,
 } from './collective-op.js';
 import type { ProcessGroup } from './group.js';
+import { membership } from './membership.js';
 
 /** A tensor of this rank, and between which ranks it travels: places in the group, or `ANY`. */
 export interface Traveller {
@@ -29,21 +29,13 @@ export interface Arrived {
 }
 
 /**
- * Gives a result of a traced function memory that the other ranks copy into.
- * @param routes of all that travels, the same text on all ranks: their results may have different sizes
- */
-export type InboxFor = (type: TensorType, routes: string) => AnyTensor | undefined;
-
-/**
  * What arrives of each tensor, in the order of who has sent it. Small ones that travel between the same ranks do so together.
  * @param tensors of one dtype, with the same shapes and ranks in the same order on all ranks
- * @param inboxFor default: the result may be anywhere
- * @returns undefined, on all ranks, where `inboxFor` gives no memory
+ * @returns undefined, on all ranks, where they have no inboxes for it
  */
 export function arrivedOf(
   { ranks, index }: ProcessGroup,
   tensors: readonly Traveller[],
-  inboxFor?: InboxFor,
 ): Arrived[][] | undefined {
   const { dtype } = tensors[0]!.values;
   const step = ROUTE_BYTES / dtype.bytes;
@@ -61,8 +53,8 @@ export function arrivedOf(
   // Others map whole pages. And a rank that receives nothing has something to wait for, too.
   const page = PAGE_BYTES / dtype.bytes;
   const type = { shape: [Math.ceil(Math.max(size, 1) / page) * page], dtype };
-  const inbox = inboxFor?.(type, JSON.stringify(routes));
-  if (inboxFor && !inbox) return undefined;
+  const inbox = membership().inboxes.next(type, JSON.stringify(routes));
+  if (!inbox) return undefined;
   const flat = inOrder(
     gatherOthersOp,
     batches.flatMap(({ sent }) => sent),
@@ -72,7 +64,7 @@ export function arrivedOf(
     },
   );
   // As it is: `Tensor.assign` would copy what the program reads, too.
-  if (inbox) currentTrace()!.assign(inbox, flat);
+  currentTrace()!.assign(inbox, flat);
   const arrived = tensors.map((): Arrived[] => []);
   let first = 0;
   for (const { batch, nodes, sent } of batches) {

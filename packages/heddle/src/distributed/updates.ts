@@ -109,8 +109,8 @@ function arrivedByCopies(
   nodes: readonly GraphNode[],
   way: (index: number) => Omit<Traveller, 'values'>,
 ): readonly (readonly Arrived[])[] | undefined {
-  const { world, copies, inboxes } = membership();
+  const { world, copies } = membership();
   if (!copies) return undefined;
   const travellers = nodes.map((values, i) => ({ values, ...way(i) }));
-  return arrivedOf(world, travellers, (...of) => inboxes.next(...of));
+  return arrivedOf(world, travellers);
 }
