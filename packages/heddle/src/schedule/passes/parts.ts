@@ -26,26 +26,32 @@ interface Parts {
   readonly axes: readonly number[];
 }
 
-/**
- * A reduction's axes, how it is put together of parts, and whether a part is needed again after a first reduction of it: undefined
- * for all other nodes.
- */
-function reductionOf(
-  node: GraphNode,
-): { axes: readonly number[]; ofParts: OfParts; isKept: boolean } | undefined {
+interface Reduction {
+  readonly axes: readonly number[];
+  /** How it is put together of parts. */
+  readonly ofParts: (cut: GraphNode, axes: readonly number[], at: number) => GraphNode;
+  /** A part is needed again after a first reduction of it. */
+  readonly isKept: boolean;
+  /** It is made of sums alone. */
+  readonly isSum: boolean;
+}
+
+/** The node as a reduction: undefined for all others. */
+function reductionOf(node: GraphNode): Reduction | undefined {
   if (node.op === 'reduce') {
     const { op, axes } = argOf(node, 'reduce');
-    const ofParts: OfParts = (cut, axes, at) => b.reduce(op, b.reduce(op, cut, axes), [at]);
-    return { axes, ofParts, isKept: false };
+    const ofParts: Reduction['ofParts'] = (cut, axes, at) => b.reduce(op, b.reduce(op, cut, axes), [at]);
+    return { axes, ofParts, isKept: false, isSum: op === 'sum' };
   }
   if (node.op !== 'call') return undefined;
   const { op, arg } = callOf(node);
   if (!op.reduction) return undefined;
-  const ofParts: OfParts = (cut, axes, at) => op.reduction!.ofParts(cut, axes, at, arg);
-  return { axes: op.reduction.axes(arg), ofParts, isKept: true };
+  const ofParts: Reduction['ofParts'] = (cut, axes, at) => op.reduction!.ofParts(cut, axes, at, arg);
+  const [x] = node.src as [GraphNode];
+  const inside = topological([op.compose(node.src, arg)], (n) => (n === x ? [] : n.src));
+  const isSum = inside.every((n) => n === x || n.op !== 'reduce' || argOf(n, 'reduce').op === 'sum');
+  return { axes: op.reduction.axes(arg), ofParts, isKept: true, isSum };
 }
-
-type OfParts = (cut: GraphNode, axes: readonly number[], at: number) => GraphNode;
 
 /**
  * undefined if it is as well in one, or has no fitting divisor.
@@ -91,10 +97,11 @@ export function inTwo(
 ): GraphNode | undefined {
   const reduction = target.model === 'threads' ? reductionOf(node) : undefined;
   if (!reduction || node.size === 0) return undefined;
-  const { axes, ofParts, isKept } = reduction;
+  const { axes, ofParts, isKept, isSum } = reduction;
   const found = structureIn(src, axes);
-  if ((isSpread || readsSpread(src, found)) && suitsStrips(found, target)) return undefined;
-  const atStore = rowsAtStore(src, found, choices, target);
+  const readsOther = readsSpread(src, found);
+  const atStore = isSum && !readsOther ? rowsAtStore(src, found, choices, target) : undefined;
+  if (atStore === undefined && (isSpread || readsOther) && suitsStrips(found, target)) return undefined;
   if (isKept && isSpread && !found.contiguous && atStore === undefined) return undefined;
   const parts = partsOf(found, target, isKept, atStore);
   return parts && b.reshape(ofParts(b.reshape(src, parts.shape), parts.axes, parts.at), node.shape);
