@@ -72,6 +72,23 @@ for (const [name, dtype, shape, channels] of [
     assert.ok(worstOf(variance!) < (dtype === f32 ? 2 ** -9 : 2 ** -6), `${worstOf(variance!)}`);
   });
 
+test('sums that a product stores, and what is made of the stored sums elsewhere', async () => {
+  const sources = [normal(bf16, [4096, 256]), normal(bf16, [256, 256])];
+  const statistics = (x: Tensor, w: Tensor): Tensor[] => {
+    const sums = x.matmul(w).cast(f32).reshape([64, 64, 256]).sum(1, { keepdim: true });
+    return [sums, sums.mul(1 / 64)];
+  };
+  const launches = launchesOf(statistics(...(sources as [Tensor, Tensor])), target);
+  assert.deepEqual(summing(launches), [1]);
+  const [product, scaled] = launches.slice(-2);
+  assert.deepEqual(
+    scaled!.args[0],
+    product!.args[parametersOf(product!).indexOf('sums0')],
+    'it reads the sums',
+  );
+  for (const pair of await both(statistics as never, sources)) assert.ok(worstOf(pair) < 2 ** -6);
+});
+
 /** Convolutions with batch norms between them. */
 function loss(x: Tensor, u: Tensor, v: Tensor, ...norms: Tensor[]): Tensor {
   const normed = (y: Tensor, at: number): Tensor => {

@@ -209,17 +209,18 @@ async function simulated(make: (x: GraphNode) => GraphNode, x: Tensor, target: T
 
 test('columns in registers, in shared memory, and read again', async () => {
   useDevice('cpu');
-  const x = values([8192, 32]).mul(3);
+  const x = values([4096, 64]).mul(3);
   const few: Target = { ...H200, units: 2, capability: 80 };
-  const less: Target = { ...few, limits: { ...H200.limits, sharedBytesPerBlock: 100_000 } };
+  const lessShared = { sharedBytesPerBlock: 170_000, sharedBytesPerMultiprocessor: 171_024 };
+  const less: Target = { ...few, limits: { ...H200.limits, ...lessShared } };
   const softmaxOf = (of: GraphNode): GraphNode => softmax(of, 0, false);
   const [whole, part] = [few, less].map((target) => {
     const { work } = schedule([softmaxOf(b.leaf(x.shape, f32))], target).launches[0]!;
     return 'kernel' in work ? (work.sharedBytes ?? 0) : 0;
   });
-  const strip = 8192 * 8 * 4;
+  const strip = 4096 * 8 * 4;
   assert.ok(whole! > strip / 2 && whole! < strip, 'registers and shared memory hold all of a strip');
-  assert.ok(part! > 0 && part! < strip / 2, 'some of it is read again');
+  assert.ok(part! > 0 && part! < whole!, 'some of it is read again');
   const expected = Array.from(await x.softmax(0).data(), Number);
   for (const target of [few, less])
     assertClose(await simulated(softmaxOf, x, target), expected, 'softmax', {

@@ -165,14 +165,11 @@ export const FITTED = {
   /**
    * Columns that a block, or a cluster, keeps while it reduces them. Fitted to softmax and rmsnorm of five shapes in f32 and bf16
    * along their columns, with strips of 32 to 256 bytes: 48 timings on an H200 (2026-11-26), with a standard error of 8 %. `latency`,
-   * `meeting` and `ofCluster` are estimates, since these matrices are too large to show them. `received` is fitted to softmax of 4096²
-   * and 8192² without clusters.
+   * `meeting` and `ofCluster` are estimates, since these matrices are too large to show them.
    */
   strips: {
     /** Bytes that a multiprocessor has of the memory's bandwidth per cycle. */
     memory: 18,
-    /** Elements that it receives per cycle at most, each lane waiting for its own. */
-    received: 2.7,
     /** For another kernel after one. */
     kernel: 1900,
     /** To compute with an element that a thread keeps in registers, and with one that it reads and computes again each time. */

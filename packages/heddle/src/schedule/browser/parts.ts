@@ -3,4 +3,4 @@ import type { GraphNode } from '../../graph/node.js';
 
 export const inTwo = (): undefined => undefined;
 
-export const spreadNodes = (): ReadonlySet<GraphNode> => new Set();
+export const spreadNodes = (): ReadonlyMap<GraphNode, number> => new Map();

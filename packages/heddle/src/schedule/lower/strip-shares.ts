@@ -79,7 +79,8 @@ export function stripsOf(
     const down = Math.max(32 / across, Math.min(FEW / across, powerOfTwo(length / 2)));
     const pieces = Math.ceil(length / down);
     const inRegisters = Math.min(pieces, Math.floor(KEPT / Math.max(1, reads.tensors)));
-    return { lanes: 1, across, down, blocks: 1, inRegisters, inShared: 0, pieces, cycles: 0 };
+    const shares = { lanes: 1, across, down, blocks: 1, inRegisters, inShared: 0, pieces } as const;
+    return { ...shares, cycles: cyclesOf(shares, results, length, reads, target) };
   }
   const lanes: Lanes = inner % 4 === 0 ? 4 : 1;
   let best: Strips | undefined;
@@ -99,10 +100,12 @@ function stripsOfShape(
   shape: Pick<Strips, 'lanes' | 'across' | 'down' | 'blocks'>,
   results: number,
   length: number,
-  { tensors, bytes, isUniform, isCostly, isAlone }: StripElements,
+  reads: StripElements,
   resultBytes: number,
-  { units, limits }: Target,
+  target: Target,
 ): Strips | undefined {
+  const { tensors, bytes, isUniform } = reads;
+  const { limits } = target;
   const { lanes, across, down, blocks } = shape;
   const threads = across * down;
   const parts = (down / rowsOfWarp(across)) * across * lanes * resultBytes;
@@ -117,15 +120,29 @@ function stripsOfShape(
   const turns = Math.floor(Math.min(slots, pieces - inRegisters) / SHARED_TURN);
   const inShared = Math.max(0, turns) * SHARED_TURN;
 
+  const shares = { ...shape, resident, inRegisters, inShared, pieces };
+  return { ...shares, cycles: cyclesOf(shares, results, length, reads, target) };
+}
+
+/** What the model says that blocks take that keep strips so. */
+function cyclesOf(
+  { lanes, across, down, blocks, inRegisters, inShared, pieces, ...shares }: Omit<Strips, 'cycles'>,
+  results: number,
+  length: number,
+  { tensors, bytes, isCostly, isAlone }: StripElements,
+  { units, limits }: Target,
+): number {
+  const threads = across * down;
+  const { resident = residentBlocks(limits, { threads, bytes: 0, registers: REGISTERS }) } = shares;
   const { memory, kept, again, costly, latency, meeting, ofCluster, narrow } = FITTED.strips;
-  const elements = pieces * threads * lanes;
+  const elements = (length * across * lanes) / blocks;
   const width = across * lanes * bytes;
   const readAgain = pieces - inRegisters - inShared;
   const moved = bytes * (tensors + (isAlone ? 0 : 1) + (2 * tensors * readAgain) / pieces);
   const moving = (elements * moved * (1 + (narrow * SECTOR) / width)) / memory;
   const once = isCostly ? costly : 0;
   const ofPieces = inRegisters * (kept + once) + (pieces - inRegisters) * (again + 2 * once);
-  const computing = (elements * ofPieces) / pieces;
+  const computing = threads * lanes * ofPieces;
   const waiting = latency + 2 * (meeting + (blocks > 1 ? ofCluster : 0));
   const ofUnit = (Math.ceil(results / (across * lanes)) * blocks) / units;
   const beside = Math.min(resident, Math.ceil(ofUnit));
@@ -135,27 +152,20 @@ function stripsOfShape(
   const together = beside * (moving + computing) + waiting;
   const bounds = [beside * moving, beside * computing, moving + computing + waiting];
   const round = rounds > 1 ? Math.cbrt(bounds.reduce((sum, bound) => sum + bound ** 3, 0)) : together;
-  return { ...shape, resident, inRegisters, inShared, pieces, cycles: rounds * round };
+  return rounds * round;
 }
 
 /**
- * Whether strips take less time than a kernel for each reduction and one for what is made of them: these read the
- * matrix three times, but any number of blocks can share in it.
+ * Whether strips take less time than a kernel for each reduction and one for what is made of them: these read the elements twice and
+ * a third time, but any number of blocks can share in it.
+ * @param tensors that the elements are made of
  */
-export function suitsStrips(structure: Structure, target: Target): boolean {
+export function suitsStrips(structure: Structure, tensors: number, target: Target): boolean {
   const { rows: results, columns: length, contiguous, bytes } = structure;
   if (contiguous) return false;
-  const { units, limits } = target;
-  const { memory, received, kernel } = FITTED.strips;
-  // What kernels leave in memory for each other is mostly f32.
-  const whole = (results * length * 4) / (units * memory);
-  const strip = length * SECTOR;
-  const room = limits.registersPerMultiprocessor * 2 + sharedBytesOfEach(limits, 1);
-  const rounds = Math.ceil((results * bytes) / SECTOR / units);
-  const once = Math.max(whole, (rounds * strip) / (received * bytes));
-  const again = Math.max(0, 1 - room / strip);
-  if (once * (2 + 2 * again) < 4 * whole + 2 * kernel) return true;
-  const reads = { tensors: 1, bytes, isUniform: true };
-  const shared = stripsOf(structure, results, reads, 4, clusterSizes(target.capability), target);
-  return shared.blocks > 1 && shared.cycles < whole * bytes + 2 * kernel;
+  const { memory, latency, kernel } = FITTED.strips;
+  const moved = (results * length * bytes) / (target.units * memory);
+  const reads = { tensors, bytes, isUniform: true };
+  const strips = stripsOf(structure, results, reads, 4, clusterSizes(target.capability), target);
+  return strips.cycles < latency + 2 * ((tensors + 1) * moved + kernel);
 }

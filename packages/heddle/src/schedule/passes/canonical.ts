@@ -117,15 +117,16 @@ export function canonicalize(
   const choices = new Map<GraphNode, KernelChoice>();
   const leaves: GraphNode[] = [];
 
+  const numberOf = (node: GraphNode): number => ids.get(node)!;
   const adopt = (node: GraphNode): GraphNode => {
     ids.set(node, ids.size);
     mine.set(node, node);
     return node;
   };
 
-  const convert = (from: readonly GraphNode[], isSpread = false): void => {
+  const convert = (from: readonly GraphNode[], met = 0): void => {
     const order = topological(from, (n) => (mine.has(n) ? [] : sources(n)));
-    const spread = spreadNodes(order, isSpread);
+    const spread = spreadNodes(order, met);
     for (const node of order) {
       if (mine.has(node)) continue;
       if (node.isLeaf) {
@@ -141,19 +142,19 @@ export function canonicalize(
       );
       let made = shared.get(key);
       if (!made) {
-        made = asPartOf(node.origin, () => replace(node, src, spread.has(node)));
+        made = asPartOf(node.origin, () => replace(node, src, spread.get(node) ?? 0));
         shared.set(key, made);
       }
       mine.set(node, made);
     }
   };
 
-  const replace = (node: GraphNode, src: readonly GraphNode[], isSpread: boolean): GraphNode => {
+  const replace = (node: GraphNode, src: readonly GraphNode[], met: number): GraphNode => {
     const nothing = ofNothing(node);
     if (nothing !== undefined) return adopt(new GraphNode('full', node.type, [], { value: nothing }, false));
     const narrow = src.length === 1 ? beforeWidening(node, src[0]!) : undefined;
     if (narrow) return narrow;
-    const two = src.length === 1 ? inTwo(node, src[0]!, isSpread, choices, target) : undefined;
+    const two = src.length === 1 ? inTwo(node, src[0]!, met, choices, numberOf, target) : undefined;
     if (two) {
       convert([two]);
       return mine.get(two)!;
@@ -183,7 +184,7 @@ export function canonicalize(
       return adopt(call);
     }
     const composed = (kernels ? inF32(call, target) : undefined) ?? op.compose(src, arg);
-    convert([composed], isSpread);
+    convert([composed], met);
     return mine.get(composed)!;
   };
 

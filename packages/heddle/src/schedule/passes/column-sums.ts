@@ -51,8 +51,14 @@ function parted(
 ): [Group | undefined, Group | undefined] {
   const own = roots.filter(holds);
   const others = roots.filter((root) => !own.includes(root));
-  const groupOf = (some: GraphNode[]): Group | undefined =>
-    some.length > 0 ? { roots: some, reduction: neededFor(some, reduction!, stored) } : undefined;
+  const groupOf = (some: GraphNode[]): Group | undefined => {
+    if (some.length === 0) return undefined;
+    const needed = neededFor(some, reduction!, stored);
+    // What is made of stored sums alone reduces nothing.
+    return needed.members.some(({ node }) => node.op === 'reduce')
+      ? { roots: some, reduction: needed }
+      : { roots: some };
+  };
   return [groupOf(own), groupOf(others)];
 }
 

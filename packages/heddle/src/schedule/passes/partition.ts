@@ -316,12 +316,13 @@ function resultsOf(
   return [...results];
 }
 
-/** A reduction without what only kernels compute that make it again: its threads read nothing for that. */
+/** A reduction without what only other kernels compute: its threads read nothing for that. */
 export function neededFor(
   roots: readonly GraphNode[],
   { structure, members }: MatrixReduction,
   stored: ReadonlySet<GraphNode>,
 ): MatrixReduction {
-  const needed = new Set(topological(roots, (n) => (stored.has(n) && !roots.includes(n) ? [] : n.src)));
-  return { structure, members: members.filter(({ node }) => needed.has(node)) };
+  const isRead = (n: GraphNode): boolean => stored.has(n) && !roots.includes(n);
+  const needed = new Set(topological(roots, (n) => (isRead(n) ? [] : n.src)));
+  return { structure, members: members.filter(({ node }) => needed.has(node) && !isRead(node)) };
 }

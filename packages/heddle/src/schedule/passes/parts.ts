@@ -26,7 +26,7 @@ interface Parts {
   readonly axes: readonly number[];
 }
 
-interface Reduction {
+interface ReducingNode {
   readonly axes: readonly number[];
   /** How it is put together of parts. */
   readonly ofParts: (cut: GraphNode, axes: readonly number[], at: number) => GraphNode;
@@ -37,16 +37,16 @@ interface Reduction {
 }
 
 /** The node as a reduction: undefined for all others. */
-function reductionOf(node: GraphNode): Reduction | undefined {
+function reductionOf(node: GraphNode): ReducingNode | undefined {
   if (node.op === 'reduce') {
     const { op, axes } = argOf(node, 'reduce');
-    const ofParts: Reduction['ofParts'] = (cut, axes, at) => b.reduce(op, b.reduce(op, cut, axes), [at]);
+    const ofParts: ReducingNode['ofParts'] = (cut, axes, at) => b.reduce(op, b.reduce(op, cut, axes), [at]);
     return { axes, ofParts, isKept: false, isSum: op === 'sum' };
   }
   if (node.op !== 'call') return undefined;
   const { op, arg } = callOf(node);
   if (!op.reduction) return undefined;
-  const ofParts: Reduction['ofParts'] = (cut, axes, at) => op.reduction!.ofParts(cut, axes, at, arg);
+  const ofParts: ReducingNode['ofParts'] = (cut, axes, at) => op.reduction!.ofParts(cut, axes, at, arg);
   const [x] = node.src as [GraphNode];
   const inside = topological([op.compose(node.src, arg)], (n) => (n === x ? [] : n.src));
   const isSum = inside.every((n) => n === x || n.op !== 'reduce' || argOf(n, 'reduce').op === 'sum');
@@ -85,14 +85,16 @@ function partsOf(
 /**
  * The reduction as two, or undefined where one does as well. Where the result of a fused op meets columns again, the reductions
  * that it is composed of are cut instead. `src` stands for its source.
- * @param isSpread its result is repeated, and meets the elements again that it was made of
+ * @param met of how many tensors the elements are made that its result meets when it is repeated: 0 if it is not
  * @param choices the kernels of calls among what `src` is made of
+ * @param numberOf a node's number among all, which is above those of its sources
  */
 export function inTwo(
   node: GraphNode,
   src: GraphNode,
-  isSpread: boolean,
+  met: number,
   choices: ReadonlyMap<GraphNode, KernelChoice>,
+  numberOf: (node: GraphNode) => number,
   target: Target,
 ): GraphNode | undefined {
   const reduction = target.model === 'threads' ? reductionOf(node) : undefined;
@@ -100,33 +102,36 @@ export function inTwo(
   const { axes, ofParts, isKept, isSum } = reduction;
   const found = structureIn(src, axes);
   const readsOther = readsSpread(src, found);
-  const atStore = isSum && !readsOther ? rowsAtStore(src, found, choices, target) : undefined;
-  if (atStore === undefined && (isSpread || readsOther) && suitsStrips(found, target)) return undefined;
-  if (isKept && isSpread && !found.contiguous && atStore === undefined) return undefined;
+  const atStore = isSum && !readsOther ? rowsAtStore(src, found, choices, numberOf, target) : undefined;
+  const isNeededAgain = met > 0 || readsOther;
+  if (atStore === undefined && isNeededAgain && suitsStrips(found, Math.max(1, met), target))
+    return undefined;
+  if (isKept && met > 0 && !found.contiguous && atStore === undefined) return undefined;
   const parts = partsOf(found, target, isKept, atStore);
   return parts && b.reshape(ofParts(b.reshape(src, parts.shape), parts.axes, parts.at), node.shape);
 }
 
-/** The rows of a part that a kernel sums where it stores what `src` is made of element by element, if there is such a kernel. */
+/**
+ * The rows of a part that a kernel sums where it stores what `src` is made of element by element, if there is such a kernel: the one
+ * that runs last of all that make it.
+ */
 function rowsAtStore(
   src: GraphNode,
   { runs }: Structure,
   choices: ReadonlyMap<GraphNode, KernelChoice>,
+  numberOf: (node: GraphNode) => number,
   target: Target,
 ): number | undefined {
   const [reduced, columns, another] = runs;
   if (!columns || another || !reduced!.marked) return undefined;
-  const cuts = (rows: number): boolean => reduced!.size % rows === 0 && reduced!.size > rows;
-  const inPlace = (n: GraphNode): readonly GraphNode[] =>
-    n.op === 'map' || n.op === 'reshape' || n.op === 'detach' ? n.src.filter((s) => s.size === src.size) : [];
-  for (const call of topological([src], inPlace)) {
-    const choice = choices.get(call);
-    if (choice?.sums && call.shape.at(-1) === columns.size) {
-      const rows = choice.sums(target, call, callOf(call).arg);
-      if (rows !== undefined && cuts(rows)) return rows;
-    }
-  }
-  return undefined;
+  const below = (n: GraphNode): GraphNode[] =>
+    isElementwise(n) ? n.src.filter((s) => s.size === src.size && !isRepeated(s)) : [];
+  const made = topological([src], below).filter((n) => !isElementwise(n));
+  const [last] = made.sort((a, b) => numberOf(b) - numberOf(a));
+  const choice = last && choices.get(last);
+  if (!choice?.sums || last!.shape.at(-1) !== columns.size) return undefined;
+  const rows = choice.sums(target, last!, callOf(last!).arg);
+  return rows !== undefined && reduced!.size % rows === 0 && reduced!.size > rows ? rows : undefined;
 }
 
 /** Whether `x` is made of a reduction of the same structure, whose result is repeated. */
@@ -140,19 +145,45 @@ function readsSpread(x: GraphNode, found: Structure): boolean {
 }
 
 /**
- * Nodes that are repeated along a dimension, as they are or after elementwise ops on no more elements.
+ * Nodes that are repeated along a dimension, as they are or after elementwise ops on no more elements: of how many tensors the elements
+ * are made that they meet there.
  * @param order sources first
- * @param last whether this is so for the last
+ * @param last as many, if the last one is repeated; else 0
  */
-export function spreadNodes(order: readonly GraphNode[], last: boolean): Set<GraphNode> {
-  const spread = new Set<GraphNode>(last ? order.slice(-1) : []);
-  for (const node of order.toReversed())
-    for (const s of node.src) {
-      const passesOn = node.op !== 'expand' && s.size === node.size && spread.has(node);
-      if (passesOn || (node.op === 'expand' && node.size > s.size)) spread.add(s);
+export function spreadNodes(order: readonly GraphNode[], last: number): Map<GraphNode, number> {
+  const readers = new Map<GraphNode, number>();
+  for (const node of order) for (const s of node.src) readers.set(s, (readers.get(s) ?? 0) + 1);
+  // What several read has probably memory of its own.
+  const tensorsOf = (node: GraphNode): number => {
+    const below = (n: GraphNode): GraphNode[] => n.src.filter((s) => s.size === n.size && !isRepeated(s));
+    const isInside = (n: GraphNode): boolean => n === node || (isElementwise(n) && readers.get(n) === 1);
+    return topological([node], (n) => (isInside(n) ? below(n) : [])).filter((n) => !isInside(n)).length;
+  };
+  const met = new Map<GraphNode, number>();
+  const spread = new Map<GraphNode, number>();
+  const raise = (of: Map<GraphNode, number>, node: GraphNode, tensors: number): void => {
+    of.set(node, Math.max(of.get(node) ?? 0, tensors));
+  };
+  if (last > 0) raise(spread, order.at(-1)!, last);
+  for (const node of order.toReversed()) {
+    if (isElementwise(node)) {
+      if (!met.has(node)) met.set(node, Math.max(1, tensorsOf(node)));
+      for (const s of node.src) if (isElementwise(s) || isRepeated(s)) raise(met, s, met.get(node)!);
     }
+    for (const s of node.src) {
+      if (node.op === 'expand' && node.size > s.size) raise(spread, s, met.get(node) ?? 1);
+      else if (s.size === node.size && spread.has(node)) raise(spread, s, spread.get(node)!);
+    }
+  }
   return spread;
 }
+
+const isElementwise = ({ op, isLeaf }: GraphNode): boolean =>
+  !isLeaf && (op === 'map' || op === 'reshape' || op === 'detach');
+
+/** Made where it is used, of fewer elements or none. */
+const isRepeated = ({ op, isLeaf }: GraphNode): boolean =>
+  !isLeaf && (op === 'expand' || op === 'full' || op === 'iota');
 
 /** As many parts as keep the GPU busy, of at least 4096 elements. */
 function wantedOfRow(rows: number, columns: number, { units }: Target): number {

@@ -151,7 +151,7 @@ export function reductionsOf(
     drafts.splice(drafts.indexOf(other), 1);
   };
   /** Whether a kernel has what it reduces at hand when the results are known. */
-  const keepsElements = ({ structure: own }: Draft): boolean => own.contiguous || suitsStrips(own, target);
+  const keepsElements = ({ structure: own }: Draft): boolean => own.contiguous || suitsStrips(own, 1, target);
   const areOfSameRows = (a: Draft, b: Draft): boolean =>
     a !== b &&
     keepsElements(a) &&
