@@ -20,6 +20,8 @@ export const MOST_IN_CHAIN = 128;
  * and a block has 48 KiB (in the gradients of a deep residual network all bias gradients read the same sums).
  */
 const MOST_RESULT_BYTES = 48;
+/** Of two kernels whose results a node needs, one with so many times the elements takes it: they may meet it again there. */
+const FAR_MORE = 16;
 /** Reduced elements up to which a window's reduction is left to one thread. */
 const SERIAL = 64;
 
@@ -152,6 +154,7 @@ export function reductionsOf(
   };
   /** Whether a kernel has what it reduces at hand when the results are known. */
   const keepsElements = ({ structure: own }: Draft): boolean => own.contiguous || suitsStrips(own, 1, target);
+  const elementsOf = ({ structure: { rows, columns } }: Draft): number => rows * columns;
   const areOfSameRows = (a: Draft, b: Draft): boolean =>
     a !== b &&
     keepsElements(a) &&
@@ -183,7 +186,9 @@ export function reductionsOf(
         unite(first!, other);
         sources.delete(other);
       }
-      const draft = [...sources].find((d) => fits(node, d));
+      const fitting = [...sources].filter((d) => fits(node, d));
+      const most = Math.max(...fitting.map(elementsOf));
+      const draft = fitting.find((d) => FAR_MORE * elementsOf(d) > most);
       if (draft) join(node, draft.members.get(node.src.find((s) => draftOf.get(s) === draft)!)!, draft);
     } else if (node.op === 'expand') {
       const [x] = node.src as [GraphNode];
