@@ -162,16 +162,16 @@ export function spreadNodes(order: readonly GraphNode[], last: number): Map<Grap
   const met = new Map<GraphNode, number>();
   const spread = new Map<GraphNode, number>();
   const raise = (of: Map<GraphNode, number>, node: GraphNode, tensors: number): void => {
-    of.set(node, Math.max(of.get(node) ?? 0, tensors));
+    if (tensors > (of.get(node) ?? 0)) of.set(node, tensors);
   };
-  if (last > 0) raise(spread, order.at(-1)!, last);
+  if (order.length > 0) raise(spread, order.at(-1)!, last);
   for (const node of order.toReversed()) {
     if (isElementwise(node)) {
-      if (!met.has(node)) met.set(node, Math.max(1, tensorsOf(node)));
-      for (const s of node.src) if (isElementwise(s) || isRepeated(s)) raise(met, s, met.get(node)!);
+      if (!met.has(node)) raise(met, node, tensorsOf(node));
+      for (const s of node.src) if (isElementwise(s) || isRepeated(s)) raise(met, s, met.get(node) ?? 0);
     }
     for (const s of node.src) {
-      if (node.op === 'expand' && node.size > s.size) raise(spread, s, met.get(node) ?? 1);
+      if (node.op === 'expand' && node.size > s.size) raise(spread, s, met.get(node) ?? 0);
       else if (s.size === node.size && spread.has(node)) raise(spread, s, spread.get(node)!);
     }
   }
