@@ -26,14 +26,32 @@ const busOf = (rank: number): string => `0000:0${rank}:00.0`;
 
 /** Bytes of all GPUs, by their addresses; those that were never written are 255. */
 class Memory {
-  readonly #bytes = new Map<number, number>();
+  readonly #pages = new Map<number, Uint8Array>();
 
   write(at: number, bytes: Uint8Array): void {
-    for (const [i, byte] of bytes.entries()) this.#bytes.set(placeOf(at) + i, byte);
+    for (const { page, from, done, count } of this.#parts(at, bytes.length))
+      page.set(bytes.subarray(done, done + count), from);
   }
 
   read(at: number, length: number): Uint8Array {
-    return Uint8Array.from({ length }, (_, i) => this.#bytes.get(placeOf(at) + i) ?? 255);
+    const bytes = new Uint8Array(length);
+    for (const { page, from, done, count } of this.#parts(at, length))
+      bytes.set(page.subarray(from, from + count), done);
+    return bytes;
+  }
+
+  /** The pages that so many bytes lie in: where in each, and how many bytes lie in those before. */
+  *#parts(at: number, length: number) {
+    const size = 2 ** 16;
+    for (let done = 0, count = 0; done < length; done += count) {
+      const place = placeOf(at) + done;
+      const from = place % size;
+      count = Math.min(size - from, length - done);
+      const start = place - from;
+      const page = this.#pages.get(start) ?? new Uint8Array(size).fill(255);
+      this.#pages.set(start, page);
+      yield { page, from, done, count };
+    }
   }
 }
 
