@@ -35,19 +35,28 @@ if (files.length === 0) {
   console.error(`No test file has ${wanted.join(' or ')} in its name. Build first: npm run build.`);
   process.exit(2);
 }
-/**
- * For processes that end soon: functions must run longer before V8 optimizes them, and its collector has one thread and more room
- * for what is young. Node does not start with flags that its V8 does not have.
- */
-const known = spawnSync(process.execPath, ['--v8-options'], { encoding: 'utf8' }).stdout;
-const flags = [
-  ...['--max-optimized-bytecode-size=4000', '--interrupt-budget=500000', '--single-threaded-gc'],
-  ...['--min-semi-space-size=32', '--max-semi-space-size=64'],
-];
-const V8_FLAGS = flags.filter((flag) => known.includes(`${flag.split('=')[0]} (`));
+
+const options = spawnSync(process.execPath, ['--v8-options'], { encoding: 'utf8' }).stdout;
+/** Those that this V8 has: Node does not start with others. @param {readonly string[]} flags */
+const known = (...flags) =>
+  flags.filter((flag) => options.includes(`${flag.replace(/^--(no-)?|=.*/g, '')} (`));
+/** For processes that end soon, all that tests start: functions must run longer before V8 optimizes them, and bytecode stays. */
+const V8_FLAGS = known(
+  '--max-optimized-bytecode-size=4000',
+  '--interrupt-budget=500000',
+  '--no-flush-bytecode',
+);
+/** For the tests themselves: the collector has one thread, and room for what is young. */
+const collector = known('--single-threaded-gc', '--min-semi-space-size=32', '--max-semi-space-size=64');
 const { status } = spawnSync(
   process.execPath,
-  [...V8_FLAGS, ...['--test', '--test-reporter=spec', '--test-concurrency=3'], ...files],
-  { stdio: 'inherit', env: { HEDDLE_CACHE: 'off', ...process.env } },
+  [...collector, ...['--test', '--test-reporter=spec', '--test-concurrency=3'], ...files],
+  {
+    stdio: 'inherit',
+    env: {
+      ...{ HEDDLE_CACHE: 'off', ...process.env, V8_FLAGS: V8_FLAGS.join(' ') },
+      NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ''} --require "${join(root, 'scripts', 'v8-flags.cjs')}"`,
+    },
+  },
 );
 process.exitCode = status ?? 1;

@@ -19,14 +19,11 @@ export const BASE = '/heddle/';
 /** Where the site is built for the tests. */
 export const built = join(root, '.build', 'site');
 
-/** V8's flags of this process (scripts/unit.mjs), for those that it starts. */
-const NODE_FLAGS = process.execArgv.filter((flag) => !flag.startsWith('--test'));
-
 /** @returns the build's output */
 export async function buildSite(): Promise<string> {
   const { stdout } = await promisify(execFile)(
     process.execPath,
-    [...NODE_FLAGS, join(root, 'scripts/docs.mjs'), 'build', '--base', BASE, '--out', built],
+    [join(root, 'scripts/docs.mjs'), 'build', '--base', BASE, '--out', built],
     { maxBuffer: 2 ** 26 },
   );
   return stdout;

@@ -2,7 +2,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { NODE_FLAGS } from '../node-flags.js';
 
 const MAIN = fileURLToPath(new URL('../../bundle/main.js', import.meta.url));
 
@@ -23,7 +22,7 @@ export async function runHeddle(
   nodeOptions: readonly string[] = [],
 ): Promise<Ended> {
   const { HEDDLE_DEVICE: _, HEDDLE_DEBUG: __, FORCE_COLOR: ___, ...env } = process.env;
-  const child = spawn(process.execPath, [...NODE_FLAGS, ...nodeOptions, MAIN, ...args], { cwd, env });
+  const child = spawn(process.execPath, [...nodeOptions, MAIN, ...args], { cwd, env });
   let out = '';
   let err = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => {

@@ -3,7 +3,6 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:net';
 import { fileURLToPath } from 'node:url';
-import { NODE_FLAGS } from '../node-flags.js';
 
 export const RANK = fileURLToPath(new URL('./rank.js', import.meta.url));
 
@@ -61,7 +60,7 @@ export const startNode = (
   args: readonly string[],
   env: NodeJS.ProcessEnv,
   options?: Parameters<typeof start>[3],
-): RunningRank => start(process.execPath, [...NODE_FLAGS, ...args], env, options);
+): RunningRank => start(process.execPath, args, env, options);
 
 /** The variables of a rank on this host. */
 export const ranksEnvironment = (rank: number, worldSize: number, port: number): NodeJS.ProcessEnv => ({

@@ -5,7 +5,6 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { NODE_FLAGS } from '../node-flags.js';
 
 const PROGRAM = fileURLToPath(new URL('./rank-program.js', import.meta.url));
 
@@ -45,18 +44,14 @@ export async function runRanks(
       ? Array.from({ length: ranks }, (_, r) =>
           fork(PROGRAM, args, {
             env: { ...base, TEST_RANK: String(r), TEST_SIZE: String(ranks) },
-            ...{ silent: true, execArgv: [...NODE_FLAGS] },
+            ...{ silent: true, execArgv: [] },
           }),
         )
       : [
-          spawn(
-            'mpirun',
-            ['--oversubscribe', '-n', String(ranks), process.execPath, ...NODE_FLAGS, PROGRAM, ...args],
-            {
-              env: { ...base, OMPI_ALLOW_RUN_AS_ROOT: '1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM: '1' },
-              stdio: 'pipe',
-            },
-          ),
+          spawn('mpirun', ['--oversubscribe', '-n', String(ranks), process.execPath, PROGRAM, ...args], {
+            env: { ...base, OMPI_ALLOW_RUN_AS_ROOT: '1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM: '1' },
+            stdio: 'pipe',
+          }),
         ];
   let output = '';
   for (const { stdout, stderr } of processes)

@@ -4,7 +4,6 @@ import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { NODE_FLAGS } from '../node-flags.js';
 import { endOf, freePort, printed, type RankEnd, type RunningRank, start } from './processes.js';
 import type { Trained } from './rank-train.js';
 import { agreed, distance, type Job, requireClose as requireWithin, TRAIN, Trainings } from './trainings.js';
@@ -147,7 +146,6 @@ test('by MPI as over TCP, to the bit', { ...LIMIT, skip: mpirun ? false : 'no mp
     '-n',
     '2',
     process.execPath,
-    ...NODE_FLAGS,
     TRAIN,
     JSON.stringify({ ...job, file }),
   ];

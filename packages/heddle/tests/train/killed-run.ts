@@ -25,7 +25,6 @@ import {
   type Tensor,
 } from '../../src/index.js';
 import { writeFileAtomic } from '../../src/io/index.js';
-import { NODE_FLAGS } from '../node-flags.js';
 
 /** Batch norm on points, as on images of one pixel. */
 class Norm extends nn.Module {
@@ -109,7 +108,7 @@ export async function trainKilled(
   most: number,
 ): Promise<number> {
   for (let kills = 0; ; kills++) {
-    const child = spawn(process.execPath, [...NODE_FLAGS, PROGRAM, folder, String(seed)], {
+    const child = spawn(process.execPath, [PROGRAM, folder, String(seed)], {
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     let errors = '';

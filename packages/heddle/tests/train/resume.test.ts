@@ -30,7 +30,6 @@ import {
 } from '../../src/index.js';
 import { readSafetensors, writeSafetensors } from '../../src/io/index.js';
 import { LAST } from '../../src/train/run-checkpoints.js';
-import { NODE_FLAGS } from '../node-flags.js';
 import { PROGRAM, resultOf, train, trainKilled } from './killed-run.js';
 
 const place = await mkdtemp(join(tmpdir(), 'heddle-resume-'));
@@ -63,7 +62,7 @@ test('Ctrl-C in a program of one’s own saves, says so and ends it, unless it l
   skip: process.platform === 'win32' ? 'no signals there' : false,
 }, async () => {
   const folder = made('interrupted');
-  const child = spawn(process.execPath, [...NODE_FLAGS, PROGRAM, folder, '1', '100000'], {
+  const child = spawn(process.execPath, [PROGRAM, folder, '1', '100000'], {
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   let errors = '';
