@@ -1,9 +1,11 @@
 /**
- * A rank of a training, as a process: `rank-train.js <job as JSON>`. It writes its `Trained` as JSON to the job's file, with its
- * rank behind the name. It imports the bundle, as users do, which Node loads in half the time.
+ * A rank of trainings, as a process: `rank-train.js <job as JSON>`, or without a job one after the other, each a line that it reads.
+ * It writes its `Trained` as JSON to the job's file, with its rank behind the name, and prints `trained <file>`. It imports the
+ * bundle, as users do, which Node loads in half the time.
  */
 import { createHash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
+import { createInterface } from 'node:readline';
 import {
   type AnyTensor,
   ArrayDataset,
@@ -71,18 +73,11 @@ export interface Trained {
 }
 
 const FEATURES = 8;
-const {
-  examples = 203,
-  batchSize = 32,
-  epochs = 3,
-  layers = 'plain',
-  stop,
-  nan,
-  ...job
-} = JSON.parse(process.argv[2]!) as TrainingJob;
-
 /** No numbers of a generator that ranks could share. */
-function pointsOf(): { readonly inputs: Float32Array; readonly labels: Int32Array } {
+function pointsOf(
+  examples: number,
+  nan: number | undefined,
+): { readonly inputs: Float32Array; readonly labels: Int32Array } {
   const inputs = Float32Array.from({ length: examples * FEATURES }, (_, i) => Math.sin(i * i * 0.37 + i));
   const labels = Int32Array.from({ length: examples }, (_, i) =>
     inputs[8 * i]! * inputs[8 * i + 1]! > 0 ? 1 : 0,
@@ -98,7 +93,7 @@ class Numbers extends nn.Module {
   }
 }
 
-function modelOf(): nn.Sequential {
+function modelOf(layers: NonNullable<TrainingJob['layers']>): nn.Sequential {
   const hidden = 16;
   if (layers === 'embedding')
     return new nn.Sequential(
@@ -118,26 +113,7 @@ function modelOf(): nn.Sequential {
   return new nn.Sequential(first, ...middle, new nn.ReLU(), new nn.Linear(hidden, 2));
 }
 
-setPrecision({ matmul: 'f32' });
-await distributed.init();
-let reduced = 0;
-if (distributed.worldSize() > 1 && device().name === 'cpu') {
-  const name = 'collective.allReduce';
-  const allReduce = hostRoutine({ name, options: {} });
-  registerHostRoutine(name, (call, memory, addresses) => {
-    const { size, dtype } = call.options as unknown as { readonly size: number; readonly dtype: DTypeName };
-    reduced += size * DTYPES[dtype].bytes;
-    allReduce(call, memory, addresses);
-  });
-}
-const rank = distributed.rank();
-manualSeed(1);
-const { inputs, labels } = pointsOf();
-const dataset = job.tensors
-  ? new TensorDataset(tensor(inputs, { shape: [examples, FEATURES] }), tensor(labels))
-  : new ArrayDataset({ inputs, labels, inputShape: [FEATURES], classes: 2 });
-const model = modelOf();
-async function weightsOf(): Promise<{ readonly weights: number[]; readonly digest: string }> {
+async function weightsOf(model: nn.Module): Promise<{ readonly weights: number[]; readonly digest: string }> {
   const hash = createHash('sha256');
   const weights: number[] = [];
   for (const held of Object.values(model.stateDict())) {
@@ -148,36 +124,75 @@ async function weightsOf(): Promise<{ readonly weights: number[]; readonly diges
   return { weights, digest: hash.digest('hex') };
 }
 
-const digests: string[] = [];
-const watching: Callback = {
-  onStep: async ({ step, epoch }) => {
-    if (job.everyStep) digests.push((await weightsOf()).digest);
-    if (job.long && rank === 0 && epoch === 0 && step === 1) process.stdout.write('step\n');
-    return stop?.rank === rank && epoch === 0 && step >= stop.steps ? 'stop' : undefined;
-  },
-};
-const loaderOf = (shuffle: boolean): Loader => new Loader(dataset as ArrayDataset, { batchSize, shuffle });
-const history = await fit(model, {
-  train: loaderOf(true),
-  validation: loaderOf(false),
-  optimizer: new optim.Adam(model.parameters(), { lr: 0.01 }),
-  loss: crossEntropy,
-  metrics: { accuracy },
-  epochs: job.long ? 100_000 : epochs,
-  callbacks: stop || job.long || job.everyStep ? [watching] : [],
-  ...(job.accumulate && { accumulate: job.accumulate }),
-  ...(job.clipGradNorm && { clipGradNorm: job.clipGradNorm }),
-  ...(job.ema && { ema: { decay: job.ema } }),
-  ...(job.shardOptimizer && { shardOptimizer: true }),
-  ...(job.folder && { folder: job.folder, checkpointEvery: { steps: 3 }, resume: job.resume ?? false }),
-});
-const last = history.epochs.at(-1);
-const trained: Trained = {
-  ...{ rank, worldSize: distributed.worldSize(), steps: history.steps, ended: history.ended },
-  losses: history.epochs.map(({ loss }) => loss),
-  validation: last?.validation?.loss ?? Number.NaN,
-  accuracy: last?.validation?.metrics.accuracy ?? Number.NaN,
-  ...{ ...(await weightsOf()), digests, reduced },
-};
-writeFileSync(`${job.file}.${rank}`, JSON.stringify(trained));
+/** Bytes of all reductions since a training has begun. */
+let reduced = 0;
+function countReduced(): void {
+  const name = 'collective.allReduce';
+  const allReduce = hostRoutine({ name, options: {} });
+  registerHostRoutine(name, (call, memory, addresses) => {
+    const { size, dtype } = call.options as unknown as { readonly size: number; readonly dtype: DTypeName };
+    reduced += size * DTYPES[dtype].bytes;
+    allReduce(call, memory, addresses);
+  });
+}
+
+async function train({
+  examples = 203,
+  batchSize = 32,
+  epochs = 3,
+  layers = 'plain',
+  stop,
+  nan,
+  ...job
+}: TrainingJob): Promise<Trained> {
+  reduced = 0;
+  const rank = distributed.rank();
+  manualSeed(1);
+  const { inputs, labels } = pointsOf(examples, nan);
+  const dataset = job.tensors
+    ? new TensorDataset(tensor(inputs, { shape: [examples, FEATURES] }), tensor(labels))
+    : new ArrayDataset({ inputs, labels, inputShape: [FEATURES], classes: 2 });
+  const model = modelOf(layers);
+  const digests: string[] = [];
+  const watching: Callback = {
+    onStep: async ({ step, epoch }) => {
+      if (job.everyStep) digests.push((await weightsOf(model)).digest);
+      if (job.long && rank === 0 && epoch === 0 && step === 1) process.stdout.write('step\n');
+      return stop?.rank === rank && epoch === 0 && step >= stop.steps ? 'stop' : undefined;
+    },
+  };
+  const loaderOf = (shuffle: boolean): Loader => new Loader(dataset as ArrayDataset, { batchSize, shuffle });
+  const history = await fit(model, {
+    train: loaderOf(true),
+    validation: loaderOf(false),
+    optimizer: new optim.Adam(model.parameters(), { lr: 0.01 }),
+    loss: crossEntropy,
+    metrics: { accuracy },
+    epochs: job.long ? 100_000 : epochs,
+    callbacks: stop || job.long || job.everyStep ? [watching] : [],
+    ...(job.accumulate && { accumulate: job.accumulate }),
+    ...(job.clipGradNorm && { clipGradNorm: job.clipGradNorm }),
+    ...(job.ema && { ema: { decay: job.ema } }),
+    ...(job.shardOptimizer && { shardOptimizer: true }),
+    ...(job.folder && { folder: job.folder, checkpointEvery: { steps: 3 }, resume: job.resume ?? false }),
+  });
+  const last = history.epochs.at(-1);
+  return {
+    ...{ rank, worldSize: distributed.worldSize(), steps: history.steps, ended: history.ended },
+    losses: history.epochs.map(({ loss }) => loss),
+    validation: last?.validation?.loss ?? Number.NaN,
+    accuracy: last?.validation?.metrics.accuracy ?? Number.NaN,
+    ...{ ...(await weightsOf(model)), digests, reduced },
+  };
+}
+
+setPrecision({ matmul: 'f32' });
+await distributed.init();
+if (distributed.worldSize() > 1 && device().name === 'cpu') countReduced();
+const [, , given] = process.argv;
+for await (const line of given ? [given] : createInterface(process.stdin)) {
+  const job = JSON.parse(line) as TrainingJob;
+  writeFileSync(`${job.file}.${distributed.rank()}`, JSON.stringify(await train(job)));
+  process.stdout.write(`trained ${job.file}\n`);
+}
 await distributed.close();

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { environmentOf, MOST_MS, type RankDevice } from './device-tests.js';
-import { endOf, freePort, type RunningRank, ranksEnvironment, startNode } from './processes.js';
+import { endOf, freePort, printed, type RunningRank, ranksEnvironment, startNode } from './processes.js';
 import type { Trained, TrainingJob } from './rank-train.js';
 
 export const TRAIN = fileURLToPath(new URL('./rank-train.js', import.meta.url));
@@ -45,12 +45,20 @@ export class Trainings {
   readonly folder: string = mkdtempSync(join(tmpdir(), 'heddle-ranks-'));
   readonly environment: NodeJS.ProcessEnv;
   readonly #device: RankDevice;
+  /** Ranks that train one job after the other, by how many there are. */
+  readonly #groups = new Map<number, Promise<readonly RunningRank[]>>();
 
   constructor(device: RankDevice) {
     this.#device = device;
     // What one of them has compiled the others find.
     this.environment = { ...environmentOf(device), HEDDLE_CACHE: join(this.folder, 'cache') };
-    after(() => rmSync(this.folder, { recursive: true, force: true }));
+    after(async () => {
+      for (const ranks of this.#groups.values()) {
+        for (const { child } of await ranks) child.stdin!.end();
+        for (const { code, err } of await endOf(await ranks)) assert.equal(code, 0, err);
+      }
+      rmSync(this.folder, { recursive: true, force: true });
+    });
   }
 
   /** Where the ranks of a training write what they have in the end. */
@@ -66,22 +74,43 @@ export class Trainings {
     );
   }
 
-  async begin(worldSize: number, job: Job, file: string = this.newFile()): Promise<RunningRank[]> {
-    const port = await freePort();
-    return Array.from({ length: worldSize }, (_, rank) =>
-      startNode(
-        [TRAIN, JSON.stringify({ ...job, file })],
-        { ...ranksEnvironment(rank, worldSize, port), ...this.environment },
-        { mostMs: MOST_MS[this.#device] },
-      ),
-    );
+  /** Ranks that train one job. */
+  begin(worldSize: number, job: Job, file: string = this.newFile()): Promise<RunningRank[]> {
+    return this.#start(worldSize, [JSON.stringify({ ...job, file })], MOST_MS[this.#device]);
   }
 
-  async train(worldSize: number, job: Job): Promise<Trained> {
+  /** By processes of its own. */
+  async trainAnew(worldSize: number, job: Job): Promise<Trained> {
     const file = this.newFile();
     for (const { code, err } of await endOf(await this.begin(worldSize, job, file)))
       assert.equal(code, 0, err);
     return agreed(this.read(file, worldSize));
+  }
+
+  /** By processes that all trainings of so many ranks share. */
+  async train(worldSize: number, job: Job): Promise<Trained> {
+    const started = this.#groups.get(worldSize) ?? this.#start(worldSize, [], 20 * MOST_MS[this.#device]);
+    this.#groups.set(worldSize, started);
+    const file = this.newFile();
+    await Promise.all(
+      (await started).map(async (rank) => {
+        rank.child.stdin!.write(`${JSON.stringify({ ...job, file })}\n`);
+        const failed = rank.ended.then(({ err }) => assert.fail(`a rank has ended: ${err}`));
+        await Promise.race([printed(rank, `trained ${file}\n`, MOST_MS[this.#device]), failed]);
+      }),
+    );
+    return agreed(this.read(file, worldSize));
+  }
+
+  async #start(worldSize: number, args: readonly string[], mostMs: number): Promise<RunningRank[]> {
+    const port = await freePort();
+    return Array.from({ length: worldSize }, (_, rank) =>
+      startNode(
+        [TRAIN, ...args],
+        { ...ranksEnvironment(rank, worldSize, port), ...this.environment },
+        { mostMs },
+      ),
+    );
   }
 
   /** A copy of a folder, to go on from it more than once. */
