@@ -6,35 +6,38 @@ import type { ReductionOp } from '../../src/distributed/transport.js';
 export const ALL_DTYPES = Object.keys(DTYPES) as DTypeName[];
 export const ALL_OPS: readonly ReductionOp[] = ['sum', 'prod', 'min', 'max'];
 
-/** 32 bits, by the finalizer of MurmurHash3. */
-function hash(a: number, b: number, c: number): number {
-  let h = Math.imul(a, 0x9e3779b1) ^ Math.imul(b + 1, 0x85ebca6b) ^ Math.imul(c + 1, 0xc2b2ae35);
-  h = Math.imul(h ^ (h >>> 16), 0x85ebca6b);
-  h = Math.imul(h ^ (h >>> 13), 0xc2b2ae35);
-  return (h ^ (h >>> 16)) >>> 0;
+/** 32 bits for each element, by the finalizer of MurmurHash3. */
+function hashesOf(seed: number, rank: number, count: number): Uint32Array {
+  const hashes = new Uint32Array(count);
+  const own = Math.imul(seed, 0x9e3779b1) ^ Math.imul(rank + 1, 0x85ebca6b);
+  for (let i = 0; i < count; i++) {
+    let h = own ^ Math.imul(i + 1, 0xc2b2ae35);
+    h = Math.imul(h ^ (h >>> 16), 0x85ebca6b);
+    h = Math.imul(h ^ (h >>> 13), 0xc2b2ae35);
+    hashes[i] = h ^ (h >>> 16);
+  }
+  return hashes;
+}
+
+function floatsOf(hashes: Uint32Array): Float64Array {
+  const floats = new Float64Array(hashes.length);
+  for (let i = 0; i < floats.length; i++) floats[i] = (hashes[i]! / 2 ** 32 - 0.5) * 8;
+  return floats;
 }
 
 /** What a rank has: any integers; floats from −4 to 4, whose sums are rounded. */
 export function valuesOfRank(dtype: DTypeName, count: number, rank: number, seed: number): TypedArray {
   const values = arrayOf(DTYPES[dtype], count);
-  if (values instanceof BigInt64Array) {
-    for (let i = 0; i < count; i++) {
-      const h = hash(seed, rank, i);
-      values[i] = (BigInt(h) << 32n) | BigInt(hash(h, rank, i));
-    }
-    return values;
-  }
-  const valueAt = valueOfHash(dtype);
-  for (let i = 0; i < count; i++) values[i] = valueAt(hash(seed, rank, i));
+  const hashes = hashesOf(seed, rank, count);
+  if (values instanceof BigInt64Array)
+    hashesOf(seed + 1, rank, count).forEach((low, i) => {
+      values[i] = (BigInt(hashes[i]!) << 32n) | BigInt(low);
+    });
+  else if (dtype === 'f16') values.set(floatsOf(hashes).map(toF16));
+  else if (dtype === 'bf16') values.set(floatsOf(hashes).map(toBf16));
+  else if (dtype === 'bool') values.set(hashes.map((h) => h & 1));
+  else values.set(DTYPES[dtype].kind === 'float' ? floatsOf(hashes) : hashes);
   return values;
-}
-
-function valueOfHash(dtype: DTypeName): (h: number) => number {
-  const float = (h: number): number => (h / 2 ** 32 - 0.5) * 8;
-  if (dtype === 'f16') return (h) => toF16(float(h));
-  if (dtype === 'bf16') return (h) => toBf16(float(h));
-  if (dtype === 'bool') return (h) => h & 1;
-  return DTYPES[dtype].kind === 'float' ? float : (h) => h;
 }
 
 const HALVES = { f16: [fromF16, toF16], bf16: [fromBf16, toBf16] } as const;
