@@ -31,6 +31,8 @@ async function run(command: string, args: readonly string[], cwd: string): Promi
   };
   // Set by the runner of this file, it changes how node:test reports.
   delete (env as NodeJS.ProcessEnv).NODE_TEST_CONTEXT;
+  // Set by scripts/unit.mjs, it loads a file that consumers do not have.
+  delete (env as NodeJS.ProcessEnv).NODE_OPTIONS;
   try {
     const { stdout, stderr } = await promisify(execFile)(command, args, { cwd, env });
     return stdout + stderr;
