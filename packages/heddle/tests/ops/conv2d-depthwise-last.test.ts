@@ -1,13 +1,25 @@
 /** Depthwise convolutions with channels last: patches of all kinds in the simulator, larger ones on a GPU, and what is planned. */
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import { bf16, type DType, f16, f32 } from '../../src/core/dtype.js';
+import { bf16, type DType, f16, f32, type TypedArray } from '../../src/core/dtype.js';
 import { fromBf16, fromF16, toBf16, toF16 } from '../../src/core/float16.js';
 import * as b from '../../src/graph/build.js';
 import { callOf, type KernelIo, type Stage } from '../../src/graph/fused-op.js';
 import { vjp } from '../../src/graph/grad.js';
 import type { GraphNode } from '../../src/graph/node.js';
+import {
+  alu,
+  bufferParam,
+  type Expr,
+  int,
+  load,
+  type MemoryNode,
+  type Param,
+} from '../../src/kernel/ir/ir.js';
+import { irFunction } from '../../src/kernel/ir/ir-function.js';
 import { H200 } from '../../src/kernel/ir/target.js';
+import { buffer } from '../../src/kernel/ir/types.js';
+import { compile } from '../../src/kernel/passes/pipeline.js';
 import { addParts, partsOf } from '../../src/ops/conv2d/cuda-weight-gradient.js';
 import {
   convolveDepthwiseLast,
@@ -26,8 +38,10 @@ import {
   outputSize,
 } from '../../src/ops/conv2d/op.js';
 import { gridStage } from '../../src/ops/stage.js';
+import type { GridKernel } from '../../src/ops/tiled.js';
+import { renderCuda } from '../../src/render/cuda/render.js';
 import { closeDevices, openDevice } from '../../src/runtime/registry.js';
-import { SIM_TARGET } from '../../src/runtime/sim/launch.js';
+import { SIM_TARGET, simulate } from '../../src/runtime/sim/launch.js';
 import { schedule } from '../../src/schedule/schedule.js';
 import { cudaReason } from '../cases/case-runner.js';
 import { checkInSimulator, identity, ioFor, kernelOf, noise, runOnDevice } from '../kernel/harness.js';
@@ -120,6 +134,81 @@ for (const [shape, tile, dtype] of PATCHES)
       );
       const sources = node.src.map((s, i) => ({ data: stored(coarse(s.size, i + 1), dtype) }));
       checkInSimulator(one, sources, Math.max(1e-5, 4 * unitOf(dtype)), SIM_TARGET);
+    });
+
+/** A kernel whose results are multiplied by a factor of their channel, and to which a tensor of their shape is added. */
+function withEpilogue(shape: ConvolutionCase, direction: 'forward' | 'input', tile: LastPatch, dtype: DType) {
+  const node = callOn(shape, direction, dtype);
+  const [, height, width, channels] = node.shape as [number, number, number, number];
+  const params = ['factor', 'added'].map((name): Param => ({ name, schema: buffer(dtype) }));
+  const [factor, added] = params.map((param) => bufferParam(param)) as [MemoryNode, MemoryNode];
+  const times = (x: Expr, n: number): Expr => alu('mul', [x, int(n)]);
+  const finish = irFunction(([v, image, row, column, channel]) => {
+    const line = alu('add', [times(image!, height), row!]);
+    const pixel = alu('add', [times(line, width), column!]);
+    const at = alu('add', [times(pixel, channels), channel!]);
+    const { lanes } = v!.type;
+    return alu('add', [alu('mul', [v!, load(factor, [channel!], lanes)]), load(added, [at], lanes)]);
+  });
+  const sources = node.src.map((s, i) => stored(coarse(s.size, i + 1), dtype));
+  const made = (of: typeof finish) => {
+    const views = sources.map((data) => ({ data }));
+    const io = ioFor(node, views, SIM_TARGET, () => of);
+    return convolveDepthwiseLast(depthwiseLastProblem(io, shape.arg, direction), tile);
+  };
+  const plain = made(irFunction(([v]) => v!));
+  const { kernel } = made(finish);
+  return {
+    node,
+    sources,
+    plain,
+    made: { ...plain, kernel: { ...kernel, params: [...kernel.params, ...params] } },
+  };
+}
+
+for (const [shape, tile, dtype] of [
+  [even, patch(4, 3, 4), bf16],
+  [even, patch(4, 1, 1), f32],
+  [wide, patch(2, 2, 5, { threads: 128 }), f16],
+  [strided, patch(4, 6, 3), f32],
+  [strided, patch(1, 2, 6, { ahead: 1 }), bf16],
+  [
+    conv('strides that leave places out', [2, 4, 4], [7, 8], 1, { groups: 4, stride: 3 }),
+    patch(2, 6, 3),
+    f32,
+  ],
+  [
+    conv('several pieces of taps', [1, 2, 2], [9, 11], [9, 10], { groups: 2, padding: 4 }),
+    patch(2, 2, 3),
+    f32,
+  ],
+] as const)
+  for (const direction of ['forward', 'input'] as const)
+    test(`an epilogue of ${direction}, ${shape.name}, by ${tile.rows}×${tile.columns} of ${tile.lanes} channels of ${dtype.name} reads before a row is stored`, () => {
+      const { node, sources, plain, made } = withEpilogue(shape, direction, tile, dtype);
+      const run = ({ kernel, grid, threads, sharedBytes }: GridKernel, more: Record<string, TypedArray>) => {
+        const y = stored(new Float32Array(node.size).fill(Number.NaN), dtype);
+        const [x, w] = sources as [TypedArray, TypedArray];
+        simulate(kernel, { grid, block: threads, sharedBytes }, { x, w, y, ...more });
+        return y;
+      };
+      const factor = stored(coarse(node.shape[3]!, 3), dtype);
+      const added = stored(coarse(node.size, 4), dtype);
+      const before = run(plain, {});
+      const after = run(made, { factor, added });
+      const rounded = (v: number): number => numberOf(stored(Float32Array.of(v), dtype)[0]!, dtype);
+      after.forEach((got, i) => {
+        const [v, by, more] = [before[i]!, factor[i % node.shape[3]!]!, added[i]!].map((n) =>
+          numberOf(n, dtype),
+        );
+        const wanted = rounded(rounded(v! * by!) + more!);
+        assert.equal(numberOf(got, dtype), wanted, `${i}`);
+      });
+      // Whatever it reads is in registers of the thread, where later stores do not have it read again.
+      const text = renderCuda(compile(made.kernel, { ...SIM_TARGET, name: 'cuda' }));
+      const reads = text.slice(text.indexOf('__global__')).match(/^.*(added|factor)( \+|\[).*$/gm)!;
+      assert.ok(reads.length > 0);
+      for (const line of reads) assert.match(line, /^ *early\w*\[[^;]*;$/);
     });
 
 for (const { dtype, lanes } of [

@@ -2,6 +2,7 @@ typedef unsigned short bf16;  // the upper 16 bits of a float
 __device__ inline int index_below(unsigned i, unsigned end) { __builtin_assume(i < end); return i; }
 __device__ inline int wrap_add(int a, int b) { return (int)((unsigned int)a + (unsigned int)b); }
 __device__ inline int wrap_mul(int a, int b) { return (int)((unsigned int)a * (unsigned int)b); }
+__device__ inline float round_bf16(float f) { unsigned both; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(f), "f"(0.0f)); return __uint_as_float(both); }
 __device__ inline float bf16_to_float(bf16 bits) { return __uint_as_float((unsigned)bits << 16); }
 __device__ inline bf16 float_to_bf16(float f) { unsigned both; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(0.0f), "f"(f)); return (bf16)both; }
 
@@ -37,6 +38,8 @@ extern "C" __global__ void conv2dDepthwiseLast_conv2dChannelsLast_last_2_0(const
       sums[r][c] = 0.0f;
     }
   }
+  // const none = element(splatLanes(f32(0), lanes, context));
+  const float none = round_bf16(0.0f);
   // for (let round = 0; round < rounds; round++) {
   #pragma unroll
   for (int round_ = 0; round_ < 1; round_++) {
@@ -175,88 +178,103 @@ extern "C" __global__ void conv2dDepthwiseLast_conv2dChannelsLast_last_2_0(const
     }
     // barrier();
     __syncthreads();
-    // for (let t = 0; t < taps; t++) factors[t] = loadLanes(held, t * PITCH + own, lanes, context);
-    #pragma unroll
-    for (int t_5 = 0; t_5 < 9; t_5++) {
-      const int at_1 = t_5 * 12 + own;
-      factors[t_5] = held[at_1];
-    }
-    // const v = top + rows.lines[line]!.at;
-    const int v_2 = top + 1;
-    // const inside = (!rows.lines[line]!.before || v >= 0) && (!rows.lines[line]!.beyond || v < size[0]);
-    const bool inside_1 = v_2 < 6;
-    // const start = from + v * (size[1] * pitch);
-    const int start_2 = from + v_2 * 72;
-    // const u = left + columns.lines[k]!.at;
-    const int u_6 = wrap_add(left, -1);
-    // const there =
-    const bool there_5 = inside_1 && u_6 >= 0 && true;
-    // values[to][k] = there
-    float t_5 = 0.0f;
-    if (there_5) {
-      // ? f32(loadLanes(x, start + u * pitch, lanes, context))
-      const int at_1 = start_2 + u_6 * 8;
-      t_5 = bf16_to_float(x[at_1]);
-    } else {
-      // : splatLanes(f32(0), lanes, context);
-      t_5 = 0.0f;
-    }
-    // values[to][k] = there
-    values[2][0] = t_5;
-    // const u = left + columns.lines[k]!.at;
-    const int u_7 = left + 0;
-    // const there =
-    const bool there_6 = inside_1 && true && true;
-    // values[to][k] = there
-    float t_6 = 0.0f;
-    if (there_6) {
-      // ? f32(loadLanes(x, start + u * pitch, lanes, context))
-      const int at_1 = start_2 + u_7 * 8;
-      t_6 = bf16_to_float(x[at_1]);
-    } else {
-      // : splatLanes(f32(0), lanes, context);
-      t_6 = 0.0f;
-    }
-    // values[to][k] = there
-    values[2][1] = t_6;
-    // const u = left + columns.lines[k]!.at;
-    const int u_8 = left + 1;
-    // const there =
-    const bool there_7 = inside_1 && true && u_8 < 9;
-    // values[to][k] = there
-    float t_7 = 0.0f;
-    if (there_7) {
-      // ? f32(loadLanes(x, start + u * pitch, lanes, context))
-      const int at_1 = start_2 + u_8 * 8;
-      t_7 = bf16_to_float(x[at_1]);
-    } else {
-      // : splatLanes(f32(0), lanes, context);
-      t_7 = 0.0f;
-    }
-    // values[to][k] = there
-    values[2][2] = t_7;
-    // sums[r][c] = fma(
-    sums[0][0] = fmaf(values[0][0], factors[0], sums[0][0]);
-    sums[0][0] = fmaf(values[0][1], factors[1], sums[0][0]);
-    sums[0][0] = fmaf(values[0][2], factors[2], sums[0][0]);
-    sums[0][0] = fmaf(values[1][0], factors[3], sums[0][0]);
-    sums[0][0] = fmaf(values[1][1], factors[4], sums[0][0]);
-    sums[0][0] = fmaf(values[1][2], factors[5], sums[0][0]);
-    sums[0][0] = fmaf(values[2][0], factors[6], sums[0][0]);
-    sums[0][0] = fmaf(values[2][1], factors[7], sums[0][0]);
-    sums[0][0] = fmaf(values[2][2], factors[8], sums[0][0]);
-    // const row = down * patch.rows + r;
-    const int row = down * 1 + 0;
-    // for (let c = 0; c < patch.columns; c++) {
-    #pragma unroll
-    for (int c = 0; c < 1; c++) {
-      // const column = across * patch.columns + c;
-      const int column = across * 1 + c;
-      // const to = ((image * outSize[0] + row) * outSize[1] + column) * channels + channel;
-      const int to = ((image * 6 + row) * 9 + column) * 8 + channel;
-      // if (isOwn && there)
-      if (isOwn && true) {
-        // storeLanes(y, to, finish(element(sums[r][c]), image, row, column, channel), lanes, context);
+    // if (isOwn) {
+    if (isOwn) {
+      // for (let t = 0; t < taps; t++) factors[t] = loadLanes(held, t * PITCH + own, lanes, context);
+      #pragma unroll
+      for (int t_5 = 0; t_5 < 9; t_5++) {
+        const int at_1 = t_5 * 12 + own;
+        factors[t_5] = held[at_1];
+      }
+      // const v = top + rows.lines[line]!.at;
+      const int v_2 = top + 1;
+      // const inside = (!rows.lines[line]!.before || v >= 0) && (!rows.lines[line]!.beyond || v < size[0]);
+      const bool inside_1 = v_2 < 6;
+      // const start = from + v * (size[1] * pitch);
+      const int start_2 = from + v_2 * 72;
+      // const u = left + columns.lines[k]!.at;
+      const int u_6 = wrap_add(left, -1);
+      // const there =
+      const bool there_5 = inside_1 && u_6 >= 0 && true;
+      // values[to][k] = there
+      float t_5 = 0.0f;
+      if (there_5) {
+        // ? f32(loadLanes(x, start + u * pitch, lanes, context))
+        const int at_1 = start_2 + u_6 * 8;
+        t_5 = bf16_to_float(x[at_1]);
+      } else {
+        // : splatLanes(f32(0), lanes, context);
+        t_5 = 0.0f;
+      }
+      // values[to][k] = there
+      values[2][0] = t_5;
+      // const u = left + columns.lines[k]!.at;
+      const int u_7 = left + 0;
+      // const there =
+      const bool there_6 = inside_1 && true && true;
+      // values[to][k] = there
+      float t_6 = 0.0f;
+      if (there_6) {
+        // ? f32(loadLanes(x, start + u * pitch, lanes, context))
+        const int at_1 = start_2 + u_7 * 8;
+        t_6 = bf16_to_float(x[at_1]);
+      } else {
+        // : splatLanes(f32(0), lanes, context);
+        t_6 = 0.0f;
+      }
+      // values[to][k] = there
+      values[2][1] = t_6;
+      // const u = left + columns.lines[k]!.at;
+      const int u_8 = left + 1;
+      // const there =
+      const bool there_7 = inside_1 && true && u_8 < 9;
+      // values[to][k] = there
+      float t_7 = 0.0f;
+      if (there_7) {
+        // ? f32(loadLanes(x, start + u * pitch, lanes, context))
+        const int at_1 = start_2 + u_8 * 8;
+        t_7 = bf16_to_float(x[at_1]);
+      } else {
+        // : splatLanes(f32(0), lanes, context);
+        t_7 = 0.0f;
+      }
+      // values[to][k] = there
+      values[2][2] = t_7;
+      // sums[r][c] = fma(
+      sums[0][0] = fmaf(values[0][0], factors[0], sums[0][0]);
+      sums[0][0] = fmaf(values[0][1], factors[1], sums[0][0]);
+      sums[0][0] = fmaf(values[0][2], factors[2], sums[0][0]);
+      sums[0][0] = fmaf(values[1][0], factors[3], sums[0][0]);
+      sums[0][0] = fmaf(values[1][1], factors[4], sums[0][0]);
+      sums[0][0] = fmaf(values[1][2], factors[5], sums[0][0]);
+      // const row = down * patch.rows + r;
+      const int row = wrap_add(wrap_mul(down, 1), 0);
+      // for (let c = 0; c < patch.columns; c++) {
+      #pragma unroll
+      for (int c = 0; c < 1; c++) {
+        // const column = across * patch.columns + c;
+        const int column = wrap_add(wrap_mul(across, 1), c);
+        // const v = isRow(row) ? row : outSize[0] - 1;
+        const int v_3 = row;
+        // const u = isColumn(column) ? column : outSize[1] - 1;
+        const int u_9 = column;
+      }
+      // sums[r][c] = fma(
+      sums[0][0] = fmaf(values[2][0], factors[6], sums[0][0]);
+      sums[0][0] = fmaf(values[2][1], factors[7], sums[0][0]);
+      sums[0][0] = fmaf(values[2][2], factors[8], sums[0][0]);
+      // const row = down * patch.rows + r;
+      const int row_1 = down * 1 + 0;
+      // for (let c = 0; c < patch.columns; c++) {
+      #pragma unroll
+      for (int c = 0; c < 1; c++) {
+        // const column = across * patch.columns + c;
+        const int column = across * 1 + c;
+        // const number = numbers[r]! * patch.columns + c;
+        const int number = wrap_add(0, c);
+        // const to = ((image * outSize[0] + row) * outSize[1] + column) * channels + channel;
+        const int to = ((image * 6 + row_1) * 9 + column) * 8 + channel;
+        // finish(number, element(sums[r][c]), channel, image, row, column),
         const float t_8 = sums[0][c];
         // else x[at] = v;
         y[to] = float_to_bf16(t_8);

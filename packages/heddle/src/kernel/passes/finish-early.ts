@@ -30,13 +30,14 @@ export interface EarlyFinish {
 
 /**
  * Both as one element of a thread needs them; of several, each call has the number of the element before its other arguments.
- * @param elements of a thread
+ * @param elements that a thread loads for at once, if they are counted
  * @param values arguments of the original before its coordinates
  */
-export function finishEarly(original: IrFunction, elements = 1, values = 1): EarlyFinish {
+export function finishEarly(original: IrFunction, elements?: number, values = 1): EarlyFinish {
   const arrays: ArrayDecl[] = [];
+  const isOfSeveral = elements !== undefined;
   const split = (args: readonly Expr[]) => {
-    const [element, own] = elements > 1 ? [args[0]!, args.slice(1)] : [int(0), args];
+    const [element, own] = isOfSeveral ? [args[0]!, args.slice(1)] : [int(0), args];
     return { element, own: own.slice(0, values), coordinates: own.slice(values) };
   };
   const early = irFunction((args, emit, reserve) => {
@@ -45,9 +46,9 @@ export function finishEarly(original: IrFunction, elements = 1, values = 1): Ear
       const variable: Variable = { name: 'own', type, constant: true };
       return read(variable);
     });
-    loadsOf(original, elements > 1, given, coordinates, reserve).inOrder.forEach((node, i) => {
+    loadsOf(original, isOfSeveral, given, coordinates, reserve).inOrder.forEach((node, i) => {
       const { dtype, lanes } = node.type;
-      arrays[i] ??= { name: 'early', dtype, space: 'local', dims: [elements], lanes };
+      arrays[i] ??= { name: 'early', dtype, space: 'local', dims: [elements ?? 1], lanes };
       reserve(arrays[i]);
       emit(store(arrayNode(arrays[i]), node, [element]));
     });
@@ -55,7 +56,7 @@ export function finishEarly(original: IrFunction, elements = 1, values = 1): Ear
   });
   const finish = irFunction((args, emit, reserve) => {
     const { element, own, coordinates } = split(args);
-    const { statements, result, numberOf } = loadsOf(original, elements > 1, own, coordinates, reserve);
+    const { statements, result, numberOf } = loadsOf(original, isOfSeveral, own, coordinates, reserve);
     const fromLoaded = <N extends Node>(root: N): N =>
       rewrite<Node>(root, (n) => {
         const number = numberOf(n);

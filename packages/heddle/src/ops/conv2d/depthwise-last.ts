@@ -13,10 +13,11 @@
  * one, and another launch adds the blocks' (addParts).
  */
 import { f32 } from '../../core/dtype.js';
-import type { IrFunction } from '../../kernel/ir/ir-function.js';
+import { type IrFunction, irFunction } from '../../kernel/ir/ir-function.js';
 import { GPU } from '../../kernel/ir/target.js';
 import { buffer } from '../../kernel/ir/types.js';
 import { asCast, defineKernel, type Intrinsics, type Memory } from '../../kernel/language/language.js';
+import { finishEarly } from '../../kernel/passes/finish-early.js';
 import { type Lanes, loadLanes, localLanes, splatLanes, storeLanes } from '../lanes.js';
 import type { GridKernel } from '../tiled.js';
 import { type Patch, sidesOf } from './depthwise-patch.js';
@@ -125,16 +126,34 @@ function readLastLine(
   }
 }
 
+/** Of each row of the patch, how many before it end with the same line. */
+const numbersOf = ({ rows: { ends } }: LastLayout): number[] =>
+  ends.map((end, r) => ends.slice(0, r).filter((other) => other === end).length);
+
+/**
+ * The epilogue of some rows of results at once, from their numbers, values and places with the channel first: what it loads for
+ * each result, what it loads for all of a row together, and the rest.
+ */
+function finishRows(original: IrFunction, results: number) {
+  const byColumns = irFunction(([value, channel, ...place], ...into) =>
+    original.build([value!, ...place, channel!], ...into),
+  );
+  const each = finishEarly(byColumns, results);
+  const { early: together, finish } = finishEarly(each.finish, undefined, 2);
+  return { early: each.early, together, finish };
+}
+
 /** Each channel convolved by its own weights; of an input gradient, the sum over the filters of the channel. */
 export function convolveDepthwiseLast(p: LastDepthwise, patch: LastPatch): GridKernel {
   const layout = lastLayout(p, patch, false);
   const rounds = p.inputs * layout.pieces;
+  const numbers = numbersOf(layout);
   const kernel = defineKernel(
     p.adjoint ? 'conv2dInputDepthwiseLast' : 'conv2dDepthwiseLast',
     { x: buffer(p.dtype), w: buffer(p.dtype), y: buffer(p.dtype) },
     ({ x, w, y }, context) => {
       const { blockIdx, threadIdx, idiv, f32, local, local2, local4, shared, barrier, fma } = context;
-      const { problem, layout, rounds, PITCH, element, finish } = context;
+      const { problem, layout, rounds, PITCH, element, early, together, finish, numbers } = context;
       const { readLastLine, loadLanes, localLanes, splatLanes, storeLanes } = context;
       const { groups, inputs, outputs, kernel, size, outSize, adjoint, imageOffset, secondOffset } = problem;
       const { patch, rows, columns, lanes, ahead, taps, channels, width, items, threads } = layout;
@@ -154,16 +173,34 @@ export function convolveDepthwiseLast(p: LastDepthwise, patch: LastPatch): GridK
       const values = localLanes(f32, ahead + 1, columns.lines.length, lanes, context);
       for (let r = 0; r < patch.rows; r++)
         for (let c = 0; c < patch.columns; c++) sums[r][c] = splatLanes(f32(0), lanes, context);
-      const storeRow = (r: number) => {
+      const none = element(splatLanes(f32(0), lanes, context));
+      const isRow = (row: number) => outSize[0] % patch.rows === 0 || row < outSize[0];
+      const isColumn = (column: number) => outSize[1] % patch.columns === 0 || column < outSize[1];
+      // What the epilogue takes for the results of a row; for those beyond the edge, what it takes for the last.
+      const loadRow = (r: number) => {
         const row = down * patch.rows + r;
         for (let c = 0; c < patch.columns; c++) {
           const column = across * patch.columns + c;
-          const there =
-            (outSize[0] % patch.rows === 0 || row < outSize[0]) &&
-            (outSize[1] % patch.columns === 0 || column < outSize[1]);
+          const v = isRow(row) ? row : outSize[0] - 1;
+          const u = isColumn(column) ? column : outSize[1] - 1;
+          early(numbers[r]! * patch.columns + c, none, channel, image, v, u);
+        }
+      };
+      const storeRow = (r: number) => {
+        const row = down * patch.rows + r;
+        together(0, none, channel, image, isRow(row) ? row : outSize[0] - 1, 0);
+        for (let c = 0; c < patch.columns; c++) {
+          const column = across * patch.columns + c;
+          const number = numbers[r]! * patch.columns + c;
           const to = ((image * outSize[0] + row) * outSize[1] + column) * channels + channel;
-          if (isOwn && there)
-            storeLanes(y, to, finish(element(sums[r][c]), image, row, column, channel), lanes, context);
+          if (isRow(row) && isColumn(column))
+            storeLanes(
+              y,
+              to,
+              finish(number, element(sums[r][c]), channel, image, row, column),
+              lanes,
+              context,
+            );
         }
       };
 
@@ -190,30 +227,38 @@ export function convolveDepthwiseLast(p: LastDepthwise, patch: LastPatch): GridK
           held[t * PITCH + idiv(k, taps)] = there ? f32(w[at]) : f32(0);
         }
         barrier();
-        for (let t = 0; t < taps; t++) factors[t] = loadLanes(held, t * PITCH + own, lanes, context);
-        for (let v = 0; v < rows.lines.length; v++) {
-          const met = rows.lines[v]!.taps;
-          const next = v + ahead;
-          if (next < rows.lines.length)
-            readLastLine(x, from, groups * inputs, top, left, next, values, next % (ahead + 1), context);
-          for (let r = 0; r < patch.rows; r++) {
-            if (met[r]! >= 0)
-              for (let u = 0; u < columns.lines.length; u++)
-                for (let c = 0; c < patch.columns; c++)
-                  if (columns.lines[u]!.taps[c]! >= 0)
-                    sums[r][c] = fma(
-                      values[v % (ahead + 1)][u],
-                      factors[met[r]! * columns.taps + columns.lines[u]!.taps[c]!],
-                      sums[r][c],
-                    );
-            if (rounds === 1 && rows.ends[r] === v) storeRow(r);
+        if (isOwn) {
+          for (let t = 0; t < taps; t++) factors[t] = loadLanes(held, t * PITCH + own, lanes, context);
+          for (let v = 0; v < rows.lines.length; v++) {
+            const met = rows.lines[v]!.taps;
+            const next = v + ahead;
+            if (next < rows.lines.length)
+              readLastLine(x, from, groups * inputs, top, left, next, values, next % (ahead + 1), context);
+            if (rounds === 1) for (let r = 0; r < patch.rows; r++) if (rows.ends[r] === v) loadRow(r);
+            for (let r = 0; r < patch.rows; r++) {
+              if (met[r]! >= 0)
+                for (let u = 0; u < columns.lines.length; u++)
+                  for (let c = 0; c < patch.columns; c++)
+                    if (columns.lines[u]!.taps[c]! >= 0)
+                      sums[r][c] = fma(
+                        values[v % (ahead + 1)][u],
+                        factors[met[r]! * columns.taps + columns.lines[u]!.taps[c]!],
+                        sums[r][c],
+                      );
+              if (rounds === 1 && rows.ends[r] === v) storeRow(r);
+            }
           }
         }
       }
-      if (rounds > 1) for (let r = 0; r < patch.rows; r++) storeRow(r);
+      if (rounds > 1 && isOwn)
+        for (let r = 0; r < patch.rows; r++) {
+          loadRow(r);
+          storeRow(r);
+        }
     },
     {
-      ...{ problem: p, finish: p.finish, element: asCast(p.dtype), layout, rounds },
+      ...{ problem: p, element: asCast(p.dtype), layout, rounds, numbers },
+      ...finishRows(p.finish, (Math.max(...numbers) + 1) * patch.columns),
       ...{ PITCH: layout.width + GAP, readLastLine, loadLanes, localLanes, splatLanes, storeLanes },
     },
   );

@@ -81,9 +81,15 @@ export class CudaExpressions {
     return e.type.lanes === 1 && isComputed(e) ? rounded(this.#prelude, e.type.dtype, text) : text;
   }
 
-  /** The value of `e` as an element of memory, or several. */
+  /** The value of `e` as an element of memory, or several. A copy of 16-bit floats is one of their bits. */
   stored(e: Expr): Text {
     const { dtype, lanes } = e.type;
+    const from = e.op === 'load' && isHalf(dtype) ? accessOf(e)! : undefined;
+    if (
+      from &&
+      (lanes === 1 || (!isVectorArray(from.memory) && this.isWide(from.memory, from.indices, lanes)))
+    )
+      return this.place(from.memory, from.indices, lanes);
     if (lanes === 1) return toMemory(this.#prelude, dtype, this.#unrounded(e));
     const text = this.value(e);
     if (!isHalf(dtype) && dtype !== bool) return text;
