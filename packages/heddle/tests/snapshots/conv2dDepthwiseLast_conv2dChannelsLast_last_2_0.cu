@@ -11,6 +11,7 @@ extern "C" __global__ void conv2dDepthwiseLast_conv2dChannelsLast_last_2_0(const
   alignas(16) float sums[1][1];
   alignas(16) float factors[9];
   alignas(16) float values[3][3];
+  alignas(16) float read[1];
   // const firstChannel = (blockIdx.x % layout.chunks) * width;
   const int firstChannel = index_below(blockIdx.x, 0x7fffffff) % 1 * 8;
   // const own = (threadIdx.x % layout.across) * lanes;
@@ -157,24 +158,51 @@ extern "C" __global__ void conv2dDepthwiseLast_conv2dChannelsLast_last_2_0(const
     if (round_ > 0) {
       __syncthreads();
     }
-    // for (let k = threadIdx.x; k < width * taps; k += threads) {
-    for (int k = index_below(threadIdx.x, 1024); k < 72; k += 128) {
-      // const t = k % taps;
-      const int t_5 = k % 9;
-      // const of = firstChannel + idiv(k, taps);
-      const int of = firstChannel + k / 9;
+    // const member = idiv(threadIdx.x, beside);
+    const int member = index_below(threadIdx.x, 1024) / 9;
+    // for (let first = 0; first < taps; first += beside) {
+    #pragma unroll
+    for (int first = 0; first < 9; first += 9) {
+      // const t = first + (threadIdx.x % beside);
+      const int t_5 = first + index_below(threadIdx.x, 1024) % 9;
       // const tapRow = pieceRow * rows.taps + idiv(t, columns.taps);
       const int tapRow = pieceRow * 3 + t_5 / 3;
       // const tapColumn = pieceColumn * columns.taps + (t % columns.taps);
       const int tapColumn = pieceColumn * 3 + t_5 % 3;
-      // const filter = adjoint ? of * inputs + input : of;
-      const int filter = of;
-      // const there =
-      const bool there_5 = of < 8 && true && true;
-      // const at = secondOffset + filter * layout.allTaps + tapRow * kernel[1] + tapColumn;
-      const int at_1 = 0 + filter * 9 + tapRow * 3 + tapColumn;
-      // held[t * PITCH + idiv(k, taps)] = there ? f32(w[at]) : f32(0);
-      held[t_5 * 12 + k / 9] = there_5 ? bf16_to_float(w[at_1]) : 0.0f;
+      // if (member < down && t < taps)
+      if (member < 14 && t_5 < 9) {
+        // for (let from = 0; from < width; from += each * down) {
+        #pragma unroll
+        for (int from_1 = 0; from_1 < 8; from_1 += 14) {
+          // for (let n = 0; n < each; n++) {
+          #pragma unroll
+          for (int n = 0; n < 1; n++) {
+            // const of = from + member + n * down;
+            const int of = from_1 + member + n * 14;
+            // const filter = adjoint ? (firstChannel + of) * inputs + input : firstChannel + of;
+            const int filter = firstChannel + of;
+            // isIn(from + n * down, member) &&
+            const int first_1 = wrap_add(from_1, wrap_mul(n, 14));
+            // const there =
+            const bool there_5 = (wrap_add(first_1, 14) <= 8 || wrap_add(first_1, member) < 8) && true;
+            // const at = secondOffset + filter * layout.allTaps + tapRow * kernel[1] + tapColumn;
+            const int at_1 = 0 + filter * 9 + tapRow * 3 + tapColumn;
+            // read[n] = there ? f32(w[at]) : f32(0);
+            read[n] = there_5 ? bf16_to_float(w[at_1]) : 0.0f;
+          }
+          // for (let n = 0; n < each; n++) {
+          #pragma unroll
+          for (int n = 0; n < 1; n++) {
+            // const of = from + member + n * down;
+            const int of = from_1 + member + n * 14;
+            // if (isIn(from + n * down, member)) held[t * PITCH + of] = read[n];
+            const int first_1 = wrap_add(from_1, wrap_mul(n, 14));
+            if (wrap_add(first_1, 14) <= 8 || wrap_add(first_1, member) < 8) {
+              held[t_5 * 12 + of] = read[n];
+            }
+          }
+        }
+      }
     }
     // barrier();
     __syncthreads();

@@ -126,6 +126,66 @@ function readLastLine(
   }
 }
 
+/** Weights that a thread has on their way at once, at most. */
+const WEIGHTS = 8;
+
+/** How the threads of a block read its weights: `beside` of them the taps of a channel, `down` channels at a time. */
+function weightReaders({ taps, width, threads }: LastLayout) {
+  const down = Math.max(1, Math.floor(threads / taps));
+  return { beside: Math.min(taps, threads), down, each: Math.min(WEIGHTS, Math.ceil(width / down)) };
+}
+
+/** What `holdFactors` finds in the context. */
+interface FactorContext extends LastContext {
+  readonly PITCH: number;
+  readonly readers: ReturnType<typeof weightReaders>;
+}
+
+/**
+ * Copies the weights of a block's channels in a piece of taps to shared memory, those of a tap side by side. A thread has its tap of
+ * several channels on their way before it stores the first: it waits for memory once for all of them. For use in kernels.
+ */
+function holdFactors(
+  w: Memory,
+  held: Memory,
+  firstChannel: number,
+  input: number,
+  pieceRow: number,
+  pieceColumn: number,
+  { problem, layout, readers, PITCH, threadIdx, idiv, f32, local }: FactorContext,
+): void {
+  const { rows, columns, taps, chunks, channels, width } = layout;
+  const { kernel, adjoint, inputs, secondOffset } = problem;
+  const { beside, down, each } = readers;
+  const read = local(f32, each);
+  // Whether a channel is the block's: all are that end within it, which the compiler sees.
+  const isIn = (first: number, member: number) => first + down <= width || first + member < width;
+  const member = idiv(threadIdx.x, beside);
+  for (let first = 0; first < taps; first += beside) {
+    const t = first + (threadIdx.x % beside);
+    const tapRow = pieceRow * rows.taps + idiv(t, columns.taps);
+    const tapColumn = pieceColumn * columns.taps + (t % columns.taps);
+    const isTap = (rows.whole || tapRow < kernel[0]) && (columns.whole || tapColumn < kernel[1]);
+    if (member < down && t < taps)
+      for (let from = 0; from < width; from += each * down) {
+        for (let n = 0; n < each; n++) {
+          const of = from + member + n * down;
+          const filter = adjoint ? (firstChannel + of) * inputs + input : firstChannel + of;
+          const there =
+            isTap &&
+            isIn(from + n * down, member) &&
+            (chunks * width === channels || firstChannel + of < channels);
+          const at = secondOffset + filter * layout.allTaps + tapRow * kernel[1] + tapColumn;
+          read[n] = there ? f32(w[at]) : f32(0);
+        }
+        for (let n = 0; n < each; n++) {
+          const of = from + member + n * down;
+          if (isIn(from + n * down, member)) held[t * PITCH + of] = read[n];
+        }
+      }
+  }
+}
+
 /** Of each row of the patch, how many before it end with the same line. */
 const numbersOf = ({ rows: { ends } }: LastLayout): number[] =>
   ends.map((end, r) => ends.slice(0, r).filter((other) => other === end).length);
@@ -154,9 +214,9 @@ export function convolveDepthwiseLast(p: LastDepthwise, patch: LastPatch): GridK
     ({ x, w, y }, context) => {
       const { blockIdx, threadIdx, idiv, f32, local, local2, local4, shared, barrier, fma } = context;
       const { problem, layout, rounds, PITCH, element, early, together, finish, numbers } = context;
-      const { readLastLine, loadLanes, localLanes, splatLanes, storeLanes } = context;
-      const { groups, inputs, outputs, kernel, size, outSize, adjoint, imageOffset, secondOffset } = problem;
-      const { patch, rows, columns, lanes, ahead, taps, channels, width, items, threads } = layout;
+      const { holdFactors, readLastLine, loadLanes, localLanes, splatLanes, storeLanes } = context;
+      const { groups, inputs, outputs, size, outSize, imageOffset } = problem;
+      const { patch, rows, columns, lanes, ahead, taps, channels, width, items } = layout;
       const firstChannel = (blockIdx.x % layout.chunks) * width;
       const own = (threadIdx.x % layout.across) * lanes;
       const channel = Math.min(firstChannel + own, channels - lanes);
@@ -215,17 +275,7 @@ export function convolveDepthwiseLast(p: LastDepthwise, patch: LastPatch): GridK
         for (let v = 0; v < ahead; v++)
           if (v < rows.lines.length) readLastLine(x, from, groups * inputs, top, left, v, values, v, context);
         if (round > 0) barrier();
-        for (let k = threadIdx.x; k < width * taps; k += threads) {
-          const t = k % taps;
-          const of = firstChannel + idiv(k, taps);
-          const tapRow = pieceRow * rows.taps + idiv(t, columns.taps);
-          const tapColumn = pieceColumn * columns.taps + (t % columns.taps);
-          const filter = adjoint ? of * inputs + input : of;
-          const there =
-            of < channels && (rows.whole || tapRow < kernel[0]) && (columns.whole || tapColumn < kernel[1]);
-          const at = secondOffset + filter * layout.allTaps + tapRow * kernel[1] + tapColumn;
-          held[t * PITCH + idiv(k, taps)] = there ? f32(w[at]) : f32(0);
-        }
+        holdFactors(w, held, firstChannel, input, pieceRow, pieceColumn, context);
         barrier();
         if (isOwn) {
           for (let t = 0; t < taps; t++) factors[t] = loadLanes(held, t * PITCH + own, lanes, context);
@@ -259,7 +309,11 @@ export function convolveDepthwiseLast(p: LastDepthwise, patch: LastPatch): GridK
     {
       ...{ problem: p, element: asCast(p.dtype), layout, rounds, numbers },
       ...finishRows(p.finish, (Math.max(...numbers) + 1) * patch.columns),
-      ...{ PITCH: layout.width + GAP, readLastLine, loadLanes, localLanes, splatLanes, storeLanes },
+      ...{
+        PITCH: layout.width + GAP,
+        readers: weightReaders(layout),
+      },
+      ...{ holdFactors, readLastLine, loadLanes, localLanes, splatLanes, storeLanes },
     },
   );
   const blocks = layout.chunks * Math.ceil(layout.items / layout.down);
