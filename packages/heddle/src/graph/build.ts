@@ -354,7 +354,7 @@ export function window(x: GraphNode, arg: WindowArg): GraphNode {
 }
 
 /** Whether the windows do not overlap, and leave no gaps: then they are a matter of reshaping. */
-const apart = ({ kernel, stride, dilation }: WindowArg): boolean =>
+export const apart = ({ kernel, stride, dilation }: WindowArg): boolean =>
   [0, 1].every((i) => kernel[i] === stride[i] && (dilation[i] === 1 || kernel[i] === 1));
 
 /** (…, a, b, c, d) → (…, a, c, b, d) */

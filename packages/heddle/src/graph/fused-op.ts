@@ -98,11 +98,13 @@ export interface OfIntegers {
 export interface Reordered {
   /** Dimension i of such a tensor is this one of the tensor as it was: as `permute` takes it. */
   readonly order: readonly number[];
+  /** The orders that it takes its sources in. Default: all in that of the result. */
+  readonly sources?: readonly (readonly number[])[];
   /** It gains nothing by that: it is computed so where its first source is in that order anyway. Default: false. */
   readonly follows?: boolean;
   /** Microseconds that it takes less in that order, where a model says so. Default: 0. */
   readonly saves?: number;
-  /** The result in that order, of the sources in that order. */
+  /** The result in that order, of the sources in theirs. */
   make(src: readonly GraphNode[]): GraphNode;
 }
 

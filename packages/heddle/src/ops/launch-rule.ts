@@ -59,6 +59,14 @@ export function fastestTiles<Problem, Tile>(
   return tiles;
 }
 
+/** Cycles that the fastest tile takes by the model: Infinity if none fits. */
+export const leastCycles = <Problem, Tile>(
+  rule: LaunchRule<Problem, Tile>,
+  target: Target,
+  problem: Problem,
+): number =>
+  Math.min(...fastestTiles(rule, target, problem, 1).map((tile) => rule.cycles(target, problem, tile)));
+
 /** The tiles, and where blocks share sums in all of them the best in which they do not: that is one launch less. */
 export const withWhole = <Tile extends { readonly splits: number }>(
   tiles: readonly Tile[],

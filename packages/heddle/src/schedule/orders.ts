@@ -200,9 +200,9 @@ class Orders {
     const way = orderOf(node, this.#target);
     if (way?.follows) return this.#following(node, way);
     if (way) {
-      const sources = node.src.map((s) => {
+      const sources = node.src.map((s, i) => {
         this.gaining += s.size;
-        return this.#inOrder(s, way.order);
+        return this.#inOrder(s, way.sources?.[i] ?? way.order);
       });
       // Without a kernel for the order that it is in, it gains whatever the conversion costs.
       if (!hasKernel(node, this.#target)) this.gaining = Number.POSITIVE_INFINITY;
@@ -279,7 +279,7 @@ class Orders {
   #inOrder(node: GraphNode, order: Order, depth = 0): GraphNode {
     const ordered = this.#ordered.get(node);
     if (ordered && sameOrder(ordered.order, order)) return ordered.values;
-    if (!ordered && isAsItWas(order)) return this.#asIs(node);
+    if (isAsItWas(order)) return this.#asIs(node);
     const shape = permuted(node.shape, order);
     if (!ordered && !node.isLeaf)
       switch (node.op) {

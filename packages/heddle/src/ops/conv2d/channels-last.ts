@@ -13,12 +13,9 @@ import { type Conv2dArg, type Direction, outputSize } from './arg.js';
 import { suitsDepthwise } from './depthwise-last-choice.js';
 import { bundled, bundleOf, turned, unbundled } from './group-bundles.js';
 import { channelsLast, FIRST, geometryOf, isByWarps, isFor, isTurned, LAST, reorder } from './last-op.js';
-import { COPY } from './last-product.js';
-import { blocksOf, cut, fromBlocks, toBlocks } from './space-to-depth.js';
+import { aligned, blocksOf, cut, fromBlocks, missing, toBlocks } from './space-to-depth.js';
 import { suitsConvolution } from './warpgroup.js';
-
-/** The dimension of an image's columns, with channels last. */
-const COLUMNS = 2;
+import { type MatrixProduct, windowProduct } from './window-product.js';
 
 /**
  * Channels from which own kernels gain by it: on both sides, or on one if the other has few, as the colours of an image.
@@ -76,16 +73,6 @@ function savedBy(of: FusedOp<Conv2dArg>, target: Target, node: GraphNode, arg: C
   return target.capability === WARPGROUPS ? SAVED * of.flops!(node, arg) : 0;
 }
 
-/** Channels after so many until copies of 16 bytes fit. */
-const missing = (channels: number, { bytes }: DType): number => -channels & (COPY / bytes - 1);
-
-/** With zeros after its values until the sizes along `axes` are aligned: they add nothing. And so many columns around them. */
-function aligned(x: GraphNode, axes: readonly number[], beside = 0): GraphNode {
-  const around = x.shape.map((_, i) => (i === COLUMNS ? beside : 0));
-  const after = x.shape.map((d, i) => around[i]! + (axes.includes(i) ? missing(d, x.dtype) : 0));
-  return b.pad(x, around, after);
-}
-
 /**
  * Whether all that meets a pixel of the result, a few channels of a few taps, fits into one step of warpgroups. It is gathered
  * then, as the channels of a 1 × 1 convolution: the copy engine takes long for rows of few bytes, and each row of taps would be
@@ -114,21 +101,31 @@ function gathered(x: GraphNode, arg: Conv2dArg): GraphNode {
 /**
  * How `of` is computed with channels last, where that is faster.
  * @param channels of each source, the dimensions in its channels-last order that are channels
- * @param storesAny whether all its kernels store any dtype that an epilogue gives
+ * @param storesAny whether all its kernels store any dtype that an epilogue gives; default: false
+ * @param product of matrices as of its sources, if there is one
  */
 export function reorderedBy<Arg extends Conv2dArg>(
   of: FusedOp<Arg>,
   direction: Direction,
   channels: readonly (readonly number[])[],
-  storesAny = false,
+  { storesAny = false, product }: { readonly storesAny?: boolean; readonly product?: MatrixProduct } = {},
 ): NonNullable<FusedOp<Arg>['reordered']> {
   const op = channelsLast(of, direction, storesAny);
   return (target, node, arg): Reordered | undefined => {
     if (node.src.some((s) => s.size === 0)) return undefined;
     if (suitsDepthwise(target, node, arg, direction))
       return { order: LAST, make: (sources) => b.call(op, sources, arg) };
-    if (!gains(target, node, arg, direction)) return undefined;
-    const saves = savedBy(of, target, node, arg);
+    const isFaster = gains(target, node, arg, direction);
+    const saves = isFaster ? savedBy(of, target, node, arg) : 0;
+    // Channels that are aligned are convolved where they are, without a pass over the images.
+    const isAligned = isFaster && missing(weightsOf(node, direction).shape[1]!, node.src[0]!.dtype) === 0;
+    const ofWindows =
+      product && !isAligned && isFor(target, node, arg)
+        ? windowProduct(target, node, arg, direction, product)
+        : undefined;
+    if (ofWindows && (isFaster || ofWindows.saves > 0))
+      return { ...ofWindows, saves: Math.max(saves, ofWindows.saves) };
+    if (!isFaster) return undefined;
     // Images whose channels are copied to more anyway become blocks of pixels, where that is less work.
     const { dtype } = node.src[0]!;
     const colours = direction === 'input' ? 0 : node.src[0]!.shape[1]!;
@@ -155,7 +152,7 @@ export function reorderedBy<Arg extends Conv2dArg>(
     }
     const blocks =
       missed > 0 && arg.groups === 1 && isByWarps(dtype)
-        ? blocksOf(arg, colours, colours + missed, dtype, COPY)
+        ? blocksOf(arg, colours, colours + missed, dtype)
         : undefined;
     if (blocks)
       return {

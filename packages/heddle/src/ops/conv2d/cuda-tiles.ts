@@ -1,7 +1,7 @@
 /** The launch rules of the f32 convolution kernels for GPUs. */
 import { FITTED, sharedBytesOfEach } from '../../kernel/ir/machine.js';
 import type { Target } from '../../kernel/ir/target.js';
-import { combinations, fastestTiles, type LaunchRule, splitsOf } from '../launch-rule.js';
+import { combinations, fastestTiles, type LaunchRule, leastCycles, splitsOf } from '../launch-rule.js';
 import { type ConvolveTile, coverOf, sharedBytesOf } from './cuda.js';
 import { chunkOf, cyclesOf, mostShared, pixelTile, windowTile } from './cuda-cost.js';
 import { imageSpan, tilesOf } from './cuda-image.js';
@@ -71,6 +71,10 @@ const convolveRule: LaunchRule<ConvolveProblem, ConvolveTile> = {
 export const convolveTiles = (p: ConvolveProblem, target: Target, count = 3): ConvolveTile[] =>
   fastestTiles(convolveRule, target, p, count);
 
+/** Cycles of the best of them: Infinity if there is none. */
+export const convolveCycles = (p: ConvolveProblem, target: Target): number =>
+  leastCycles(convolveRule, target, p);
+
 /** Blocks that share nothing of the sum over pixels: those of other channels. */
 const othersOf = (p: WeightGradientProblem, { threads, each, channels }: WeightTile): number =>
   p.groups * Math.ceil(p.outputs / (threads[0] * each[0])) * Math.ceil(p.inputs / channels);
@@ -135,3 +139,7 @@ const weightRule: LaunchRule<WeightGradientProblem, WeightTile> = {
 /** Ways to sum the weight gradient, the most promising first. */
 export const weightTiles = (p: WeightGradientProblem, target: Target, count = 3): WeightTile[] =>
   fastestTiles(weightRule, target, p, count);
+
+/** Cycles of the best of them: Infinity if there is none. */
+export const weightCycles = (p: WeightGradientProblem, target: Target): number =>
+  leastCycles(weightRule, target, p);

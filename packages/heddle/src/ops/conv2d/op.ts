@@ -9,6 +9,7 @@ import * as b from '../../graph/build.js';
 import type { FusedOp, KernelChoice, KernelIo, Stage } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
 import { conv2dOfBytes } from '../integers/dequantized.js';
+import { matmul } from '../matmul/op.js';
 import { SPREAD, stage } from '../stage.js';
 import { type Conv2dArg, outputSize } from './arg.js';
 import { convolve, packedWeights, packWeights } from './cpu.js';
@@ -187,9 +188,9 @@ export const conv2dWeightOp: FusedOp<Conv2dArg> = {
 };
 
 // Of a weight, outputs and inputs are channels; of an image, the last dimension.
-const forwardLast = reorderedBy(conv2dOp, 'forward', [[3], [0, 3]]);
-const inputLast = reorderedBy(conv2dInputOp, 'input', [[3], [0, 3]]);
-const weightLast = reorderedBy(conv2dWeightOp, 'weight', [[3], [3]]);
+const forwardLast = reorderedBy(conv2dOp, 'forward', [[3], [0, 3]], { product: matmul });
+const inputLast = reorderedBy(conv2dInputOp, 'input', [[3], [0, 3]], { product: matmul });
+const weightLast = reorderedBy(conv2dWeightOp, 'weight', [[3], [3]], { product: matmul });
 
 const weightShape = (x: Shape, y: Shape, arg: Conv2dArg): Shape => [y[1]!, x[1]! / arg.groups, ...arg.kernel];
 

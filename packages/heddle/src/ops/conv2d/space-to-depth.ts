@@ -9,6 +9,10 @@ import * as b from '../../graph/build.js';
 import type { GraphNode } from '../../graph/node.js';
 import { depthOf } from '../matmul/warpgroup-layout.js';
 import { type Conv2dArg, outputSize } from './arg.js';
+import { COPY } from './last-product.js';
+
+/** The dimension of an image's columns, with channels last. */
+const COLUMNS = 2;
 
 /** A convolution by blocks. */
 export interface PixelBlocks {
@@ -24,20 +28,18 @@ type Sides = Conv2dArg['kernel'];
 /**
  * The convolution by blocks, if its products take fewer steps.
  * @param aligned channels that it would have otherwise
- * @param copy bytes of which channels are a multiple
  */
 export function blocksOf(
   arg: Conv2dArg,
   channels: number,
   aligned: number,
   dtype: DType,
-  copy: number,
 ): PixelBlocks | undefined {
   const { dilation, kernel, stride: block } = arg;
   const pixels = block[0] * block[1];
   if (pixels === 1 || dilation.some((n) => n !== 1)) return undefined;
   let each = channels;
-  while ((each * pixels * dtype.bytes) % copy !== 0) each++;
+  while ((each * pixels * dtype.bytes) % COPY !== 0) each++;
   const steps = ([rows, columns]: Sides, channels: number): number =>
     rows * Math.ceil((columns * channels) / depthOf(dtype));
   const taps = [Math.ceil(kernel[0] / block[0]), Math.ceil(kernel[1] / block[1])] as const;
@@ -45,6 +47,16 @@ export function blocksOf(
   const [rows, columns] = outputSize(arg);
   const size = [rows + taps[0] - 1, columns + taps[1] - 1] as const;
   return { block, channels: each, arg: { kernel: taps, padding: [0, 0], size, stride: [1, 1] } };
+}
+
+/** Channels after so many until copies of 16 bytes fit. */
+export const missing = (channels: number, { bytes }: DType): number => -channels & (COPY / bytes - 1);
+
+/** With zeros after its values until the sizes along `axes` are aligned: they add nothing. And so many columns around them. */
+export function aligned(x: GraphNode, axes: readonly number[], beside = 0): GraphNode {
+  const around = x.shape.map((_, i) => (i === COLUMNS ? beside : 0));
+  const after = x.shape.map((d, i) => around[i]! + (axes.includes(i) ? missing(d, x.dtype) : 0));
+  return b.pad(x, around, after);
 }
 
 /** The first elements along every dimension. */

@@ -1,7 +1,7 @@
 /** The launch rules of the convolution kernels for tensor cores. */
 import { FITTED, hasRegisters } from '../../kernel/ir/machine.js';
 import type { Target } from '../../kernel/ir/target.js';
-import { combinations, fastestTiles, type LaunchRule, splitsOf } from '../launch-rule.js';
+import { combinations, fastestTiles, type LaunchRule, leastCycles, splitsOf } from '../launch-rule.js';
 import { chunkOf, cyclesOf, even, mostShared, pixelTile, STORE } from './cuda-cost.js';
 import type { ImageTile } from './cuda-image.js';
 import type { Convolution, ConvolveProblem, WeightGradientProblem } from './problem.js';
@@ -151,6 +151,10 @@ const convolveRule: LaunchRule<ConvolveProblem, ConvolveTensorTile> = {
 /** Ways to convolve on tensor cores, the most promising first. */
 export const convolveTensorTiles = (p: ConvolveProblem, target: Target, count = 3): ConvolveTensorTile[] =>
   fastestTiles(convolveRule, target, p, count);
+
+/** Cycles of the best of them: Infinity if there is none. */
+export const convolveTensorCycles = (p: ConvolveProblem, target: Target): number =>
+  leastCycles(convolveRule, target, p);
 
 // ── weight gradient ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -345,9 +349,16 @@ const manyRule: LaunchRule<WeightGradientProblem, WeightTensorTile> = {
   },
 };
 
+const isMany = (p: WeightGradientProblem): boolean => p.inputs > 4 && p.kernel[0] * p.kernel[1] <= MOST_TAPS;
+
 /** Ways to sum the weight gradient on tensor cores, the most promising first. */
 export function weightTensorTiles(p: WeightGradientProblem, target: Target, count = 3): WeightTensorTile[] {
-  const isMany = p.inputs > 4 && p.kernel[0] * p.kernel[1] <= MOST_TAPS;
-  const many = isMany ? fastestTiles(manyRule, target, p, count) : [];
+  const many = isMany(p) ? fastestTiles(manyRule, target, p, count) : [];
   return many.length > 0 ? many : fastestTiles(fewRule, target, p, count);
+}
+
+/** Cycles of the best of them: Infinity if there is none. */
+export function weightTensorCycles(p: WeightGradientProblem, target: Target): number {
+  const many = isMany(p) ? leastCycles(manyRule, target, p) : Infinity;
+  return many < Infinity ? many : leastCycles(fewRule, target, p);
 }

@@ -43,4 +43,4 @@ export const convolveIntegerOp: FusedOp<ConvolveBytesArg> = {
   reordered: (target, node, arg) => channelsLast(target, node, arg),
 };
 
-const channelsLast = reorderedBy(convolveIntegerOp, 'forward', [[3], [0, 3]], true);
+const channelsLast = reorderedBy(convolveIntegerOp, 'forward', [[3], [0, 3]], { storesAny: true });

@@ -2,6 +2,7 @@
 import { type DType, f32, i32, isHalf } from '../../core/dtype.js';
 import type { KernelChoice, KernelIo, Stage, StageArgument, Variant } from '../../graph/fused-op.js';
 import { costOfCall } from '../../kernel/ir/cost.js';
+import { irFunction } from '../../kernel/ir/ir-function.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { finishedAfter } from '../finish-cuda.js';
 import { gridStage } from '../stage.js';
@@ -17,7 +18,7 @@ import { type MatmulArg, problemOf } from './problem.js';
 import { matmulTensor } from './tensor-core.js';
 import type { TensorOperand } from './tensor-core-fragments.js';
 import type { TensorTile } from './tensor-core-panel.js';
-import { tensorTiles } from './tensor-core-tiles.js';
+import { tensorCycles, tensorTiles } from './tensor-core-tiles.js';
 import { warpgroupStage } from './warpgroup.js';
 import { ROWS, type WarpgroupTile } from './warpgroup-layout.js';
 import { matmulWarpgroups, suitsWarpgroups, turnedOf } from './warpgroup-product.js';
@@ -25,6 +26,7 @@ import {
   operandOf,
   splitName,
   WARPGROUPS,
+  warpgroupCycles,
   warpgroupName,
   warpgroupTiles,
   warpgroupWays,
@@ -94,6 +96,22 @@ function sumOf(
  * ways is the best or nearly: to compile more than a few is not worth the time of a start.
  */
 export const FEW = 2 ** 27;
+
+/** Cycles of a product on tensor cores by the launch rules, where its matrices are aligned. @param dtype of the matrices */
+export function productCycles(M: number, N: number, K: number, dtype: DType, target: Target): number {
+  const sizes = { batches: 1, M, N, K, dtype };
+  if (target.capability === WARPGROUPS && 2 * M * N * K >= FEW)
+    return warpgroupCycles({ ...sizes, turned: { a: false, b: false } }, target);
+  const rows = (rowStride: number) => ({
+    offset: 0,
+    batch: [],
+    batchStrides: [],
+    rowStride,
+    columnStride: 1,
+  });
+  const finish = irFunction(([v]) => v!);
+  return tensorCycles({ ...sizes, a: rows(K), b: rows(N), finish, operand: operandOf(dtype) }, target);
+}
 
 /** Fewer rows or columns wait for memory. */
 const SLIM = 64;

@@ -2,7 +2,7 @@
 import { type DType, isHalf } from '../../core/dtype.js';
 import { FITTED } from '../../kernel/ir/machine.js';
 import type { Target } from '../../kernel/ir/target.js';
-import { combinations, fastestTiles, type LaunchRule } from '../launch-rule.js';
+import { combinations, fastestTiles, type LaunchRule, leastCycles } from '../launch-rule.js';
 import type { MatmulProblem } from './cpu.js';
 import { MARGIN, sumCycles } from './cuda-tiles.js';
 import { stepOf, type TensorOperand } from './tensor-core-fragments.js';
@@ -116,3 +116,6 @@ const rule: LaunchRule<TensorProblem, RatedTile> = {
 /** Ways to multiply on tensor cores, the most promising first. */
 export const tensorTiles = (p: TensorProblem, target: Target, count = 4): TensorTile[] =>
   fastestTiles(rule, target, p, count);
+
+/** Cycles of the best of them. */
+export const tensorCycles = (p: TensorProblem, target: Target): number => leastCycles(rule, target, p);

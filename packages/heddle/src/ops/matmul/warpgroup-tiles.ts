@@ -3,7 +3,7 @@ import { type DType, f32 } from '../../core/dtype.js';
 import type { ColumnSums, Variant } from '../../graph/fused-op.js';
 import { FITTED } from '../../kernel/ir/machine.js';
 import type { GpuLimits, Target } from '../../kernel/ir/target.js';
-import { fastestTiles, type LaunchRule } from '../launch-rule.js';
+import { fastestTiles, type LaunchRule, leastCycles } from '../launch-rule.js';
 import type { MatmulProblem } from './cpu.js';
 import { LEVEL } from './cuda-block.js';
 import { MARGIN, sumCycles } from './cuda-tiles.js';
@@ -305,10 +305,13 @@ function withPatches(others: readonly RatedTile[], p: WarpgroupSizes, target: Ta
 /** The best tile whose sums no blocks share, and the best by turns: none if shared sums promise to take far less. */
 export function wholeTiles(p: WarpgroupSizes, target: Target): WarpgroupTile[] {
   const whole = { ...p, whole: true };
-  const least = (sizes: WarpgroupSizes): number =>
-    Math.min(...fastestTiles(rule, target, sizes, 1).map((tile) => rule.cycles(target, sizes, tile)));
-  return least(whole) <= FAR * least(p) ? warpgroupTiles(whole, target, 1) : [];
+  return warpgroupCycles(whole, target) <= FAR * warpgroupCycles(p, target)
+    ? warpgroupTiles(whole, target, 1)
+    : [];
 }
+
+/** Cycles of the best tile that warpgroups share. */
+export const warpgroupCycles = (p: WarpgroupSizes, target: Target): number => leastCycles(rule, target, p);
 
 /**
  * Ways by tiles, the most promising first. Where sums of columns are wanted, the best also without them: how much they keep
