@@ -117,8 +117,8 @@ export function reorderedBy<Arg extends Conv2dArg>(
       return { order: LAST, make: (sources) => b.call(op, sources, arg) };
     const isFaster = gains(target, node, arg, direction);
     const saves = isFaster ? savedBy(of, target, node, arg) : 0;
-    // Channels that are aligned are convolved where they are, without a pass over the images.
-    const isAligned = isFaster && missing(weightsOf(node, direction).shape[1]!, node.src[0]!.dtype) === 0;
+    // Kernels with channels last take aligned channels where they are, without a pass over the images.
+    const isAligned = missing(weightsOf(node, direction).shape[1]!, node.src[0]!.dtype) === 0;
     const ofWindows =
       product && !isAligned && isFor(target, node, arg)
         ? windowProduct(target, node, arg, direction, product)
