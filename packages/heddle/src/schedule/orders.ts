@@ -1,38 +1,25 @@
 /**
  * The order of dimensions in memory. A fused op may be faster on sources whose dimensions are in another order, such as
  * convolutions with channels last. This rewrite computes it so, and all that comes between two such ops as well: the
- * permutations between them cancel, those at the ends are left. An op that has kernels for both orders, such as max pooling,
+ * permutations between them cancel, those at the ends are left. What moves elements, such as a padding, a slice, or the parts of a
+ * concatenation, moves them in the order of its source. An op that has kernels for both orders, such as max pooling,
  * follows its source, and an exchange with other processes sends each source in the order that it is in. Tensors keep their shapes.
  */
 import { topological } from '../core/node.js';
-import type { Shape } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import { callOf, type Reordered } from '../graph/fused-op.js';
 import { argOf, GraphNode } from '../graph/node.js';
 import { asPartOf } from '../graph/origin.js';
 import { beforeMonotone } from '../graph/rewrites.js';
 import type { Target } from '../kernel/ir/target.js';
-import { hasKernel } from './kernel-choice.js';
+import { hasKernel, inF32, kernelOf } from './kernel-choice.js';
+import { isAsItWas, movedAxes, type Order, permuted, reshapedOrder, sameOrder } from './order.js';
 import { exchangeOf, wholePieces } from './whole-pieces.js';
-
-type Order = readonly number[];
 
 /** A node's values with its dimensions in another order: permute(node, order). */
 interface InOrder {
   readonly values: GraphNode;
   readonly order: Order;
-}
-
-const sameOrder = (a: Order, b: Order): boolean =>
-  a.length === b.length && a.every((axis, i) => axis === b[i]);
-const inverse = (order: Order): number[] => order.map((_, axis) => order.indexOf(axis));
-const isAsItWas = (order: Order): boolean => order.every((axis, i) => axis === i);
-const permuted = <T>(values: readonly T[], order: Order): T[] => order.map((axis) => values[axis]!);
-
-/** The dimensions of more than one element as they come in memory, outermost first; none where they come as they were. */
-function movedAxes(order: Order, shape: Shape): Order {
-  const longer = order.filter((axis) => shape[axis] !== 1);
-  return longer.every((axis, i) => i === 0 || longer[i - 1]! < axis) ? [] : longer;
 }
 
 /** permute(x, order): in another shape where only dimensions of size 1 change places, so that nothing moves in memory. */
@@ -148,10 +135,22 @@ class Orders {
 
   /** With the dimensions as they are. */
   #asIs(node: GraphNode): GraphNode {
-    const ordered = this.#ordered.get(node);
-    if (!ordered) return this.#plain.get(node)!;
-    this.#convert(node);
-    return moved(ordered.values, inverse(ordered.order));
+    return (
+      this.#plain.get(node) ??
+      this.#turned(
+        node,
+        node.shape.map((_, axis) => axis),
+      )
+    );
+  }
+
+  /** permute(node, order) of its values as they are. */
+  #turned(node: GraphNode, order: Order): GraphNode {
+    const from = this.#ordered.get(node);
+    const values = from?.values ?? this.#plain.get(node)!;
+    const axes = from ? order.map((axis) => from.order.indexOf(axis)) : order;
+    if (movedAxes(axes, values.shape).length > 0) this.#convert(node);
+    return moved(values, axes);
   }
 
   #remade(node: GraphNode): GraphNode {
@@ -176,10 +175,12 @@ class Orders {
         return ordered && { ...ordered, order: ordered.order.map((axis) => axes.indexOf(axis)) };
       }
       case 'reshape':
-        return this.#piece(node);
+        return this.#piece(node) ?? this.#reshaped(node);
       case 'detach':
       case 'reduce':
-      case 'expand': {
+      case 'expand':
+      case 'pad':
+      case 'slice': {
         const ordered = this.#ordered.get(node.src[0]!);
         if (!ordered || node.shape.length !== ordered.order.length) return undefined;
         return { order: ordered.order, values: this.#alike(node, ordered) };
@@ -212,7 +213,8 @@ class Orders {
     }
     if (!node.src.some((s) => this.#ordered.has(s))) return undefined;
     if (this.#whole.has(node)) return this.#exchange(node);
-    if (hasKernel(node, this.#target)) return undefined;
+    // Functions of windows are computed by a kernel that holds windows: there is none for this order.
+    if (kernelOf(node, this.#target) || inF32(node, this.#target)) return undefined;
     const { op, arg } = callOf(node);
     const ordered = op.reduction && this.#ordered.get(node.src[0]!);
     if (ordered) return { order: ordered.order, values: this.#alike(node, ordered) };
@@ -244,6 +246,21 @@ class Orders {
     return order && { order, values: b.reshape(this.#asIs(cut), permuted(node.shape, order)) };
   }
 
+  /** Dimensions that are split, or joined with their neighbours in memory. Of an expansion those that are repeated may be anywhere. */
+  #reshaped(node: GraphNode): InOrder | undefined {
+    const [source] = node.src as [GraphNode];
+    const ordered = this.#ordered.get(source);
+    if (!ordered) return undefined;
+    const { shape } = source;
+    const isRepeated = (axis: number): boolean =>
+      source.op === 'expand' && source.src[0]!.shape[axis] !== shape[axis];
+    const found = reshapedOrder(shape, ordered.order, node.shape, isRepeated);
+    const stays = (order: Order): Order => order.filter((axis) => shape[axis] !== 1 && !isRepeated(axis));
+    if (!found || !sameOrder(stays(found.before), stays(ordered.order))) return undefined;
+    const values = b.reshape(this.#inOrder(source, found.before), permuted(node.shape, found.after));
+    return { order: found.after, values };
+  }
+
   /** A call in the order of its first source, moved first to where it stays in either order. */
   #following(node: GraphNode, { order, make }: Reordered): InOrder | undefined {
     const source = this.#ordered.get(node.src[0]!);
@@ -265,6 +282,14 @@ class Orders {
   #alike(node: GraphNode, { values, order }: InOrder): GraphNode {
     if (node.op === 'detach') return b.detach(values);
     if (node.op === 'expand') return b.expand(values, permuted(node.shape, order));
+    if (node.op === 'pad') {
+      const { before, after, value } = argOf(node, 'pad');
+      return b.pad(values, permuted(before, order), permuted(after, order), value);
+    }
+    if (node.op === 'slice') {
+      const { start, size, step } = argOf(node, 'slice');
+      return b.slice(values, permuted(start, order), permuted(size, order), permuted(step, order));
+    }
     const moved = (axes: readonly number[]): number[] => axes.map((axis) => order.indexOf(axis));
     if (node.op === 'call') {
       const { op, arg } = callOf(node);
@@ -281,23 +306,29 @@ class Orders {
     if (ordered && sameOrder(ordered.order, order)) return ordered.values;
     if (isAsItWas(order)) return this.#asIs(node);
     const shape = permuted(node.shape, order);
+    if (node.op === 'expand' && !node.isLeaf && node.src[0]!.shape.length === order.length)
+      return b.expand(
+        ordered ? this.#inOrder(node.src[0]!, order, depth) : b.permute(this.#asIs(node.src[0]!), order),
+        shape,
+      );
     if (!ordered && !node.isLeaf)
       switch (node.op) {
         case 'full':
           return b.full(shape, node.dtype, argOf(node, 'full').value);
         case 'iota':
           return b.iota(shape, order.indexOf(argOf(node, 'iota').axis));
-        case 'expand':
-          if (node.src[0]!.shape.length === order.length)
-            return b.expand(b.permute(this.#asIs(node.src[0]!), order), shape);
-          break;
+        case 'pad': {
+          if (depth >= DEEPEST) break;
+          const { before, after, value } = argOf(node, 'pad');
+          const inner = this.#inOrder(node.src[0]!, order, depth + 1);
+          return b.pad(inner, permuted(before, order), permuted(after, order), value);
+        }
         case 'permute':
           return this.#inOrder(node.src[0]!, permuted(argOf(node, 'permute').axes, order), depth);
         case 'map':
           if (depth < DEEPEST) return this.#mapped(node, order, depth + 1);
       }
-    this.#convert(node);
-    return moved(this.#asIs(node), order);
+    return this.#turned(node, order);
   }
 
   #convert(node: GraphNode): void {
