@@ -307,10 +307,7 @@ class Orders {
     if (isAsItWas(order)) return this.#asIs(node);
     const shape = permuted(node.shape, order);
     if (node.op === 'expand' && !node.isLeaf && node.src[0]!.shape.length === order.length)
-      return b.expand(
-        ordered ? this.#inOrder(node.src[0]!, order, depth) : b.permute(this.#asIs(node.src[0]!), order),
-        shape,
-      );
+      return b.expand(this.#inOrder(node.src[0]!, order, depth), shape);
     if (!ordered && !node.isLeaf)
       switch (node.op) {
         case 'full':
