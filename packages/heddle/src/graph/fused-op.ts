@@ -100,8 +100,10 @@ export interface Reordered {
   readonly order: readonly number[];
   /** The orders that it takes its sources in. Default: all in that of the result. */
   readonly sources?: readonly (readonly number[])[];
-  /** It gains nothing by that: it is computed so where its first source is in that order anyway. Default: false. */
+  /** It gains nothing by that: it is computed so where most of its sources' elements are in that order anyway. Default: false. */
   readonly follows?: boolean;
+  /** Although it gains nothing, it may be computed so on sources in any order, where that spares others conversions. Default: false. */
+  readonly leads?: boolean;
   /** Microseconds that it takes less in that order, where a model says so. Default: 0. */
   readonly saves?: number;
   /** The result in that order, of the sources in theirs. */

@@ -46,7 +46,8 @@ const MOST_CONVERTED = 0.5;
 const CONVERSION = { start: 3, byte: 1 / 1.5e6 } as const;
 
 /**
- * `roots` with what is faster in another order of dimensions computed in it; the same roots if nothing is.
+ * `roots` with what is faster in another order of dimensions computed in it; the same roots if nothing is. Ops that gain nothing by
+ * it follow their sources, or lead others where fewer conversions are left by that.
  * @param constants leaves that are converted once, not at every run
  */
 export function reordered(
@@ -55,15 +56,19 @@ export function reordered(
   constants: ReadonlySet<GraphNode> = new Set(),
 ): readonly GraphNode[] {
   const nodes = topological(roots, (n) => (n.isLeaf ? [] : n.src));
-  const isFaster = (node: GraphNode): boolean => {
-    const way = orderOf(node, target);
-    return way !== undefined && !way.follows;
-  };
-  if (!nodes.some(isFaster)) return roots;
-  const orders = new Orders(target, constants, wholePieces(nodes, roots));
-  const made = orders.of(roots);
-  const isLittle = orders.converted <= MOST_CONVERTED * orders.gaining;
-  return isLittle || orders.converting < orders.saved ? made : roots;
+  const ways = nodes.flatMap((node) => orderOf(node, target) ?? []);
+  if (ways.every(({ follows }) => follows)) return roots;
+  const whole = wholePieces(nodes, roots);
+  const leading = ways.some(({ leads }) => leads) ? [false, true] : [false];
+  let [least, best] = [Number.POSITIVE_INFINITY, roots];
+  for (const leads of leading) {
+    const orders = new Orders(target, constants, whole, leads);
+    const made = orders.of(roots);
+    const cost = orders.converting - orders.saved;
+    const isLittle = orders.converted <= MOST_CONVERTED * orders.gaining;
+    if ((isLittle || cost < 0) && cost < least) [least, best] = [cost, made];
+  }
+  return best;
 }
 
 function orderOf(node: GraphNode, target: Target): Reordered | undefined {
@@ -80,6 +85,8 @@ class Orders {
   converting = 0;
   saved = 0;
   readonly #target: Target;
+  /** Ops that may lead do. */
+  readonly #leads: boolean;
   /** What depends on constants alone. */
   readonly #constants: Set<GraphNode>;
   /** Nodes that are computed in an order of their own. */
@@ -99,7 +106,9 @@ class Orders {
     target: Target,
     constants: ReadonlySet<GraphNode>,
     whole: ReadonlyMap<GraphNode, readonly boolean[]>,
+    leads: boolean,
   ) {
+    this.#leads = leads;
     this.#target = target;
     this.#whole = whole;
     this.#constants = new Set(constants);
@@ -199,15 +208,12 @@ class Orders {
 
   #call(node: GraphNode): InOrder | undefined {
     const way = orderOf(node, this.#target);
-    if (way?.follows) return this.#following(node, way);
+    if (way?.follows && !(way.leads && this.#leads)) return this.#following(node, way);
     if (way) {
-      const sources = node.src.map((s, i) => {
-        this.gaining += s.size;
-        return this.#inOrder(s, way.sources?.[i] ?? way.order);
-      });
+      const sources = node.src.map((s, i) => this.#inOrder(s, way.sources?.[i] ?? way.order));
+      if (!way.follows) this.gaining += node.src.reduce((n, s) => n + s.size, node.size);
       // Without a kernel for the order that it is in, it gains whatever the conversion costs.
       if (!hasKernel(node, this.#target)) this.gaining = Number.POSITIVE_INFINITY;
-      this.gaining += node.size;
       this.saved += way.saves ?? 0;
       return { order: way.order, values: way.make(sources) };
     }
@@ -261,10 +267,14 @@ class Orders {
     return { order: found.after, values };
   }
 
-  /** A call in the order of its first source, moved first to where it stays in either order. */
+  /** A call in the order that most of its sources are in, moved first to where it stays in either order. */
   #following(node: GraphNode, { order, make }: Reordered): InOrder | undefined {
-    const source = this.#ordered.get(node.src[0]!);
-    if (!source || !sameOrder(source.order, order)) return undefined;
+    const isSo = (s: GraphNode): boolean => {
+      const source = this.#ordered.get(s);
+      return source !== undefined && sameOrder(source.order, order);
+    };
+    const most = node.src.reduce((n, s) => n + (isSo(s) ? s.size : -s.size), 0);
+    if (most < 0) return undefined;
     const moved = beforeMonotone(node);
     if (moved) return this.#insteadOf(node, moved);
     return { order, values: make(node.src.map((s) => this.#inOrder(s, order))) };

@@ -1,6 +1,7 @@
 /** What is padded, cut, turned, repeated or put together between convolutions stays in their order, and is the same to the bit. */
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
+import type { DType } from '../../src/core/dtype.js';
 import { topological } from '../../src/core/node.js';
 import { callOf } from '../../src/graph/fused-op.js';
 import type { GraphNode } from '../../src/graph/node.js';
@@ -125,31 +126,52 @@ class Dense extends nn.Module {
 }
 
 /** The loss and the gradients of a step. */
-function denseStep(): Tensor[] {
-  manualSeed(11);
-  const model = new Dense();
-  const x = randn([2, 16, 8, 6]).realize() as unknown as Tensor;
-  const loss = autocast(bf16, () => model.forward(x).cast(f32).square().mean()) as Tensor;
+function denseStep(model: Dense | Grown, dtype: DType): Tensor[] {
+  const x = randn([2, 16, 12, 10]).realize() as unknown as Tensor;
+  const lossOf = (): Tensor => model.forward(x).cast(f32).square().mean() as Tensor;
+  const loss = dtype === bf16 ? (autocast(bf16, lossOf) as Tensor) : lossOf();
   loss.backward();
   return [loss.detach(), ...model.parameters().map((p) => p.grad!)] as Tensor[];
 }
 
-test('a training step with concatenations of channels and pooling has channels last throughout', async () => {
-  const { name } = device();
-  useDevice('sim');
-  const steps = denseStep();
-  const names = schedule(
-    steps.map((t) => t.node),
-    SIM_TARGET,
-  ).launches.flatMap(({ work }) => ('kernel' in work ? [work.kernel.name] : []));
-  assert.equal(names.filter((n) => /^conv2d(Input|Weight)?Warpgroups/.test(n)).length, 11, names.join());
-  // No image has its channels before its rows.
-  assert.ok(!names.some((n) => /_2x(16|32|48)x/.test(n)), names.join());
-  const actual = await Promise.all(steps.map((t) => dataOf(t.node)));
-  useDevice('cpu');
-  const expected = await Promise.all(denseStep().map((t) => dataOf(t.node)));
-  expected.forEach((values, i) => {
-    assertClose(actual[i]!, values, `result ${i}`, { relative: 2 ** -5, absolute: 2 ** -8 });
+/** Few channels before and behind a convolution of many, and beside it. */
+class Grown extends nn.Module {
+  readonly narrow = new nn.Conv2d(16, 24, 1, { bias: false });
+  readonly wide = new nn.Conv2d(24, 64, 1, { bias: false });
+  readonly many = new nn.Conv2d(64, 64, 1, { bias: false });
+  readonly last = new nn.Conv2d(88, 12, 1);
+
+  forward(x: Tensor): Tensor {
+    const y = this.narrow.forward(x).relu() as Tensor;
+    const z = this.many.forward(this.wide.forward(y).relu() as Tensor).relu() as Tensor;
+    return this.last.forward(cat([z, y], 1) as Tensor);
+  }
+}
+
+for (const [Model, dtype, count] of [
+  [Dense, bf16, 11],
+  [Grown, f32, 11],
+] as const)
+  test(`a training step of ${Model.name} in ${dtype.name} has channels last throughout`, async () => {
+    const { name } = device();
+    useDevice('sim');
+    const stepOf = (): Tensor[] => {
+      manualSeed(11);
+      return denseStep(new Model(), dtype);
+    };
+    const steps = stepOf();
+    const names = schedule(
+      steps.map((t) => t.node),
+      SIM_TARGET,
+    ).launches.flatMap(({ work }) => ('kernel' in work ? [work.kernel.name] : []));
+    assert.equal(names.filter((n) => /^conv2d.*Warpgroups/.test(n)).length, count, names.join());
+    // No image has its channels before its rows.
+    assert.ok(!names.some((n) => /_2x(16|24|32|48|64|88)x/.test(n)), names.join());
+    const actual = await Promise.all(steps.map((t) => dataOf(t.node)));
+    useDevice('cpu');
+    const expected = await Promise.all(stepOf().map((t) => dataOf(t.node)));
+    expected.forEach((values, i) => {
+      assertClose(actual[i]!, values, `result ${i}`, { relative: 2 ** -5, absolute: 2 ** -8 });
+    });
+    useDevice(name);
   });
-  useDevice(name);
-});

@@ -19,16 +19,21 @@ import { type MatrixProduct, windowProduct } from './window-product.js';
 
 /**
  * Channels from which own kernels gain by it: on both sides, or on one if the other has few, as the colours of an image.
- * Those of their steps of 32 that are missing are zeros. In f32 kernels with channels first are as fast on fewer.
+ * Those of their steps of 32 that are missing are zeros. In f32 kernels with channels first are as fast on fewer: these convolutions
+ * are computed so where that spares others conversions.
  */
 const LEAST_CHANNELS = { both: 16, one: 64, f32: 64, colours: 4 } as const;
 
+/** Whether own kernels or the library take it so. */
+function suits(target: Target, node: GraphNode, arg: Conv2dArg, direction: Direction): boolean {
+  const isOfWarpgroups = arg.groups > 1 || node.src[0]!.dtype === f32;
+  return isFor(target, node, arg) && (!isOfWarpgroups || suitsWarpgroups(node, arg, direction));
+}
+
 /** Whether it is faster so: by the library, or by own kernels. In tf32 a step of resnet18 takes less by those than by the library. */
 function gains(target: Target, node: GraphNode, arg: Conv2dArg, direction: Direction): boolean {
-  if (!isFor(target, node, arg)) return false;
   const { groups } = arg;
   const { dtype } = node.src[0]!;
-  if ((groups > 1 || dtype === f32) && !suitsWarpgroups(node, arg, direction)) return false;
   const [outputs, perGroup] = weightsOf(node, direction).shape as [number, number];
   // No kernel takes bytes otherwise.
   if (dtype === i8) return true;
@@ -125,7 +130,9 @@ export function reorderedBy<Arg extends Conv2dArg>(
         : undefined;
     if (ofWindows && (isFaster || ofWindows.saves > 0))
       return { ...ofWindows, saves: Math.max(saves, ofWindows.saves) };
-    if (!isFaster) return undefined;
+    if (!suits(target, node, arg, direction)) return undefined;
+    if (!isFaster && node.src[0]!.dtype !== f32) return undefined;
+    const way = { order: LAST, ...(isFaster ? { saves } : { follows: true, leads: true }) };
     // Images whose channels are copied to more anyway become blocks of pixels, where that is less work.
     const { dtype } = node.src[0]!;
     const colours = direction === 'input' ? 0 : node.src[0]!.shape[1]!;
@@ -135,8 +142,7 @@ export function reorderedBy<Arg extends Conv2dArg>(
       const taps = kernel[0] * kernel[1] * colours;
       const ofPixel = { kernel: [1, 1], stride: [1, 1], dilation: [1, 1], padding: [0, 0] } as const;
       return {
-        order: LAST,
-        saves,
+        ...way,
         make: ([images, second]) => {
           const first = aligned(gathered(images!, arg), channels[0]!);
           const ofTaps = (w: GraphNode) => b.reshape(w, [w.shape[0]!, 1, 1, taps]);
@@ -156,8 +162,7 @@ export function reorderedBy<Arg extends Conv2dArg>(
         : undefined;
     if (blocks)
       return {
-        order: LAST,
-        saves,
+        ...way,
         make: ([images, second]) => {
           const first = toBlocks(images!, arg.padding, blocks.arg.size, blocks);
           const other =
@@ -174,8 +179,7 @@ export function reorderedBy<Arg extends Conv2dArg>(
     const n = bundleOf(weightsOf(node, direction), groups);
     const bundles = { ...arg, size, padding, groups: groups / n };
     return {
-      order: LAST,
-      saves,
+      ...way,
       make: ([images, second]) => {
         const first = aligned(images!, channels[0]!, beside);
         const filters = direction === 'weight' ? second! : bundled(second!, groups, n);
