@@ -2,7 +2,7 @@
  * The order of dimensions in memory. A fused op may be faster on sources whose dimensions are in another order, such as
  * convolutions with channels last. This rewrite computes it so, and all that comes between two such ops as well: the
  * permutations between them cancel, those at the ends are left. What moves elements, such as a padding, a slice, or the parts of a
- * concatenation, moves them in the order of its source. An op that has kernels for both orders, such as max pooling,
+ * concatenation, moves them in the order of its source. A reduction reads what was permuted as it lies in memory. An op that has kernels for both orders, such as max pooling,
  * follows its source, and an exchange with other processes sends each source in the order that it is in. Tensors keep their shapes.
  */
 import { topological } from '../core/node.js';
@@ -14,6 +14,7 @@ import { beforeMonotone } from '../graph/rewrites.js';
 import type { Target } from '../kernel/ir/target.js';
 import { hasKernel, inF32, kernelOf } from './kernel-choice.js';
 import { isAsItWas, movedAxes, type Order, permuted, reshapedOrder, sameOrder } from './order.js';
+import { spreadNodes } from './passes/parts.js';
 import { exchangeOf, wholePieces } from './whole-pieces.js';
 
 /** A node's values with its dimensions in another order: permute(node, order). */
@@ -57,18 +58,19 @@ export function reordered(
 ): readonly GraphNode[] {
   const nodes = topological(roots, (n) => (n.isLeaf ? [] : n.src));
   const ways = nodes.flatMap((node) => orderOf(node, target) ?? []);
-  if (ways.every(({ follows }) => follows)) return roots;
+  const isPermuted = target.model === 'threads' && nodes.some((n) => !n.isLeaf && n.op === 'permute');
+  if (ways.every(({ follows }) => follows) && !isPermuted) return roots;
   const whole = wholePieces(nodes, roots);
   const leading = ways.some(({ leads }) => leads) ? [false, true] : [false];
   let [least, best] = [Number.POSITIVE_INFINITY, roots];
   for (const leads of leading) {
-    const orders = new Orders(target, constants, whole, leads);
+    const orders = new Orders(target, constants, whole, leads, new Set(spreadNodes(nodes, 0).keys()));
     const made = orders.of(roots);
     const cost = orders.converting - orders.saved;
     const isLittle = orders.converted <= MOST_CONVERTED * orders.gaining;
     if ((isLittle || cost < 0) && cost < least) [least, best] = [cost, made];
   }
-  return best;
+  return best.every((node, i) => node === roots[i]) ? roots : best;
 }
 
 function orderOf(node: GraphNode, target: Target): Reordered | undefined {
@@ -93,6 +95,10 @@ class Orders {
   readonly #ordered = new Map<GraphNode, InOrder>();
   /** All others. */
   readonly #plain = new Map<GraphNode, GraphNode>();
+  /** Of others, the order that all lies in that they are computed from element by element. */
+  readonly #lying = new Map<GraphNode, Order>();
+  /** Results that are repeated, and may meet the elements again that they were made of. */
+  readonly #spread: ReadonlySet<GraphNode>;
   /** Leaves, and what is computed of them alone element by element. */
   readonly #given = new Set<GraphNode>();
   /** Maps computed in another order. */
@@ -107,7 +113,9 @@ class Orders {
     constants: ReadonlySet<GraphNode>,
     whole: ReadonlyMap<GraphNode, readonly boolean[]>,
     leads: boolean,
+    spread: ReadonlySet<GraphNode>,
   ) {
+    this.#spread = spread;
     this.#leads = leads;
     this.#target = target;
     this.#whole = whole;
@@ -132,8 +140,38 @@ class Orders {
     if (ordered && !isAsItWas(ordered.order)) this.#ordered.set(node, ordered);
     else if (!this.#plain.has(node)) {
       this.#plain.set(node, ordered?.values ?? this.#remade(node));
+      const lying = this.#lyingIn(node);
+      if (lying) this.#lying.set(node, lying);
       if (node.isLeaf || (isElementwise(node) && this.#areGiven(node.src))) this.#given.add(node);
     }
+  }
+
+  /** The order of what is in memory of a node that is computed as it is. */
+  #lyingIn(node: GraphNode): Order | undefined {
+    if (node.isLeaf) return undefined;
+    if (node.op === 'permute') {
+      const { axes } = argOf(node, 'permute');
+      const [x] = node.src as [GraphNode];
+      const below = this.#ordered.get(x)?.order ?? this.#lying.get(x) ?? axes.map((_, axis) => axis);
+      const order = below.map((axis) => axes.indexOf(axis));
+      return movedAxes(order, node.shape).length > 0 ? order : undefined;
+    }
+    if (node.op !== 'map' && node.op !== 'detach') return undefined;
+    const [first, ...others] = node.src.filter((s) => !isAnywhere(s)).map((s) => this.#lying.get(s));
+    return first && others.every((o) => o !== undefined && sameOrder(o, first)) ? first : undefined;
+  }
+
+  /** What is reduced, as it lies in memory, where its elements are not needed again in the order of its dimensions. */
+  #reducedOf(node: GraphNode): InOrder | undefined {
+    const [source] = node.src as [GraphNode];
+    const ordered = this.#ordered.get(source);
+    if (ordered || this.#target.model !== 'threads' || this.#spread.has(node)) return ordered;
+    const order = this.#lying.get(source);
+    // With the same dimension innermost, neighbours are read together in either order.
+    const axes = order ? movedAxes(order, source.shape) : [];
+    if (!order || axes.at(-1) === Math.max(...axes)) return undefined;
+    this.gaining += source.size;
+    return { order, values: this.#inOrder(source, order) };
   }
 
   /** Whether they are given but for values that cost nothing in any order. */
@@ -185,8 +223,11 @@ class Orders {
       }
       case 'reshape':
         return this.#piece(node) ?? this.#reshaped(node);
+      case 'reduce': {
+        const ordered = this.#reducedOf(node);
+        return ordered && { order: ordered.order, values: this.#alike(node, ordered) };
+      }
       case 'detach':
-      case 'reduce':
       case 'expand':
       case 'pad':
       case 'slice': {

@@ -19,6 +19,7 @@ import {
   randn,
   realize,
   type Tensor,
+  tensor,
   useDevice,
 } from '../../src/index.js';
 import { closeDevices } from '../../src/runtime/registry.js';
@@ -175,3 +176,49 @@ for (const [Model, dtype, count] of [
     });
     useDevice(name);
   });
+
+/** Sums over all but the channels, of a tensor whose channels are stored last. */
+const REDUCTIONS: Record<string, (x: Tensor) => Tensor> = {
+  'a permuted tensor': (x) => x.sum([0, 2, 3]) as Tensor,
+  'the largest of a permuted tensor': (x) => x.max([0, 2, 3]) as Tensor,
+  'a function of two permuted tensors': (x) => x.mul(x.sin()).add(1).sum([0, 2, 3]) as Tensor,
+  'a tensor that is permuted twice': (x) =>
+    (x.neg() as Tensor).permute([1, 0, 3, 2]).sum([1, 2, 3]) as Tensor,
+};
+
+for (const [name, reduce] of Object.entries(REDUCTIONS))
+  test(`a reduction of ${name} reads memory as it lies`, async () => {
+    const { name: before } = device();
+    useDevice('sim');
+    manualSeed(5);
+    const x = randn([2, 5, 4, 24]).realize() as unknown as Tensor;
+    const result = reduce(x.permute([0, 3, 1, 2]) as Tensor);
+    const reduced = nodesOf(reordered([result.node], SIM_TARGET)).filter((n) => n.op === 'reduce');
+    assert.deepEqual(
+      reduced.map(({ src }) => src[0]!.shape.at(-1)),
+      [24],
+    );
+    const actual = await dataOf(result.node);
+    useDevice('cpu');
+    const values = tensor(await x.data(), { shape: x.shape }) as Tensor;
+    assertClose(actual, await dataOf(reduce(values.permute([0, 3, 1, 2]) as Tensor).node), 'the result', {
+      relative: 1e-5,
+      absolute: 1e-5,
+    });
+    useDevice(before);
+  });
+
+test('a reduction whose result meets its elements again is computed with them', () => {
+  const x = randn([8, 48]).realize().permute([1, 0]);
+  const roots = [x.sub(x.max(1, { keepdim: true })).node];
+  assert.deepEqual(
+    nodesOf(reordered(roots, SIM_TARGET)).flatMap(({ op, src }) => (op === 'reduce' ? [src[0]!.shape] : [])),
+    [[48, 8]],
+  );
+});
+
+test('a reduction of what keeps its innermost dimension stays as it is', () => {
+  const x = randn([8, 6, 48]).realize().permute([1, 0, 2]);
+  const roots = [x.sum(1).node];
+  assert.equal(reordered(roots, SIM_TARGET), roots);
+});
