@@ -2,8 +2,9 @@
  * The order of dimensions in memory. A fused op may be faster on sources whose dimensions are in another order, such as
  * convolutions with channels last. This rewrite computes it so, and all that comes between two such ops as well: the
  * permutations between them cancel, those at the ends are left. What moves elements, such as a padding, a slice, or the parts of a
- * concatenation, moves them in the order of its source. A reduction reads what was permuted as it lies in memory. An op that has kernels for both orders, such as max pooling,
- * follows its source, and an exchange with other processes sends each source in the order that it is in. Tensors keep their shapes.
+ * concatenation, moves them in the order of its source. A reduction reads what was permuted as it lies in memory. An op that has
+ * kernels for both orders, such as max pooling, follows its source, and an exchange with other processes sends each source in the
+ * order that it is in. Tensors keep their shapes.
  */
 import { topological } from '../core/node.js';
 import * as b from '../graph/build.js';

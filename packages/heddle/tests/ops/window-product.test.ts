@@ -1,4 +1,4 @@
-/** Convolutions whose windows lie side by side, and their gradients, as products: the same values, where they gain, fused with what follows. */
+/** Convolutions whose windows lie side by side, and their gradients, as matrix products: their values, plans and epilogues. */
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { bf16, type DType, f16, f32 } from '../../src/core/dtype.js';
@@ -119,7 +119,7 @@ const kernelsOf = (roots: readonly Tensor[], target: Target): string[] =>
     target,
   ).launches.flatMap(({ work }) => ('kernel' in work ? [work.kernel.name] : []));
 
-test('warpgroups multiply patches in each direction, and compute what follows where they store', () => {
+test('the products of patches run by warpgroups in each direction, and have the epilogue', () => {
   const layer = new nn.Conv2d(3, 384, 16, { stride: 16 });
   const x = randn([64, 3, 224, 224]).realize();
   const places = randn([196, 384]).realize();
