@@ -156,8 +156,8 @@ function cyclesOf(
 }
 
 /**
- * Whether strips take less time than a kernel for each reduction and one for what is made of them: these read the elements twice and
- * a third time, but any number of blocks can share in it.
+ * Whether strips take less time than kernels for the reductions and one for what is made of them. These read every tensor again, but any
+ * number of blocks can share in that. They are rated as two passes, each of which reads all tensors and moves one besides.
  * @param tensors that the elements are made of
  */
 export function suitsStrips(structure: Structure, tensors: number, target: Target): boolean {
