@@ -4,9 +4,15 @@ import type { Memory } from '../../kernel/language/language.js';
 import type { WarpgroupTile } from '../matmul/warpgroup-layout.js';
 import type { PipelineContext } from '../matmul/warpgroup-pipeline.js';
 import { finishInMatrix } from '../matmul/warpgroup-product.js';
-import type { ResultPlaces, SumsTile, WarpgroupPlace, WarpgroupResult } from '../matmul/warpgroup-result.js';
+import type {
+  MatrixPlace,
+  ResultPlaces,
+  SumsTile,
+  WarpgroupPlace,
+  WarpgroupResult,
+} from '../matmul/warpgroup-result.js';
 import type { LastProblem } from './last-product.js';
-import type { KernelTaps, TapContext } from './warpgroup-taps.js';
+import type { Geometry, KernelTaps, TapContext } from './warpgroup-taps.js';
 
 interface PhasePlaces extends ResultPlaces {
   readonly taps: KernelTaps;
@@ -16,6 +22,7 @@ interface PhasePlaces extends ResultPlaces {
 
 interface PhaseContext extends TapContext {
   readonly pixelOf: typeof pixelOf;
+  readonly phaseChannel: typeof phaseChannel;
 }
 
 /** The number of a pixel of the result, given its number among those of its phase; −1 if it is beyond the images. */
@@ -36,23 +43,32 @@ function pixelOf(batch: number, row: number, context: PhaseContext): number {
 
 function finishInPhase(
   v: number,
-  _first: number,
-  _second: number,
-  _ofBias: number,
+  first: number,
+  second: number,
+  ofBias: number,
   batch: number,
   row: number,
   column: number,
   keep: (v: number) => void,
   context: PhaseContext,
 ): void {
-  const { cast, finish, groupOf, pixelOf, work } = context;
+  const { finished, groupOf, pixelOf, work } = context;
   const { taps } = work.c as PhasePlaces;
   const pixel = pixelOf(batch, row, context);
   if (work.isFree || (pixel >= 0 && column < work.sizes.N))
-    keep(finish(cast(v), groupOf(batch, taps), pixel, column));
+    keep(finished(v, first, second, ofBias, groupOf(batch, taps), pixel, column, context));
 }
 
-/** The copy engine walks over the pixels of a phase, whose first is so many channels from the image's first. */
+/** The copy engine walks over the pixels of a phase: how many channels its first is from the image's first. */
+function phaseChannel(batch: number, column: number, context: PhaseContext): number {
+  const { groupOf, idiv, phaseOf, work } = context;
+  const { apart, taps } = work.c as PhasePlaces;
+  const phase = phaseOf(batch, taps, context);
+  const { phases } = taps.horizontal;
+  const first = idiv(phase, phases) * apart[0] + (phase % phases) * apart[1];
+  return first + groupOf(batch, taps) * work.sizes.N + column;
+}
+
 function storeWalk(
   c: Memory,
   cs: Memory,
@@ -62,14 +78,30 @@ function storeWalk(
   column: number,
   context: PhaseContext,
 ): void {
-  const { groupOf, idiv, phaseOf, tmaStore, work } = context;
-  const { apart, taps } = work.c as PhasePlaces;
-  const { counts, horizontal } = taps;
-  const phase = phaseOf(batch, taps, context);
-  const channel = groupOf(batch, taps) * work.sizes.N + column;
-  const from = idiv(phase, horizontal.phases) * apart[0] + (phase % horizontal.phases) * apart[1] + channel;
+  const { idiv, phaseChannel, tmaStore, work } = context;
+  const { counts } = (work.c as PhasePlaces).taps;
   const image = idiv(row, counts[0] * counts[1]);
-  tmaStore(c, image, idiv(row, counts[1]) % counts[0], row % counts[1], from, cs, group, held, 0, 0);
+  const channel = phaseChannel(batch, column, context);
+  tmaStore(c, image, idiv(row, counts[1]) % counts[0], row % counts[1], channel, cs, group, held, 0, 0);
+}
+
+function loadWalk(
+  to: Memory,
+  tile: number,
+  held: number,
+  from: Memory,
+  { batch, row, column }: MatrixPlace,
+  full: Memory,
+  barrier: number,
+  context: PhaseContext,
+): void {
+  const { idiv, phaseChannel, tmaLoad, work } = context;
+  const { counts } = (work.c as PhasePlaces).taps;
+  const image = idiv(row, counts[0] * counts[1]);
+  const down = idiv(row, counts[1]) % counts[0];
+  const across = row % counts[1];
+  const channel = phaseChannel(batch, column, context);
+  tmaLoad(to, tile, held, 0, 0, from, image, down, across, channel, 0, 0, full, barrier);
 }
 
 /** Where phases or channels are uneven, the threads of a group store their rows, 4 elements at a time. */
@@ -95,6 +127,10 @@ function storeRows(
   }
 }
 
+/** Whether all phases have equally many pixels. */
+export const areEven = ({ outSize }: Geometry, { counts, vertical, horizontal }: KernelTaps): boolean =>
+  outSize[0] === counts[0] * vertical.phases && outSize[1] === counts[1] * horizontal.phases;
+
 /** Of a strided input gradient: each phase's pixels, at their places in the images. */
 export function phaseResult(p: LastProblem, taps: KernelTaps, { columns }: WarpgroupTile): WarpgroupResult {
   const { groups, images, outputs, outSize } = p;
@@ -102,8 +138,7 @@ export function phaseResult(p: LastProblem, taps: KernelTaps, { columns }: Warpg
   const [down, across] = [vertical.phases, horizontal.phases];
   const apart = [outSize[1] * groups * outputs, groups * outputs] as const;
   // The engine sees all phases as channels of the pixels of one. It would store what a tile has beyond the outputs in the next.
-  const byEngine =
-    outSize[0] === counts[0] * down && outSize[1] === counts[1] * across && outputs % columns === 0;
+  const byEngine = areEven(p, taps) && outputs % columns === 0;
   const places: PhasePlaces = { byEngine, taps, apart };
   return {
     schema: (dtype, box) =>
@@ -118,6 +153,7 @@ export function phaseResult(p: LastProblem, taps: KernelTaps, { columns }: Warpg
     places,
     finishAt: finishInPhase,
     storeTile: byEngine ? storeWalk : storeRows,
+    ...(byEngine && { loadTile: loadWalk }),
   };
 }
 
@@ -158,4 +194,4 @@ export function tapResult(p: LastProblem, splits: number, pitch: number): Warpgr
 }
 
 /** The device functions, as constants of a kernel. */
-export const PHASES = { pixelOf };
+export const PHASES = { phaseChannel, pixelOf };

@@ -34,7 +34,7 @@ import { heightOf, operandOf, type PatchImages, type WarpgroupSizes } from '../m
 import type { GridKernel } from '../tiled.js';
 import type { LastProblem } from './last-product.js';
 import { PATCHES, patchOperand, patchResult } from './warpgroup-patch.js';
-import { PHASES, phaseResult, tapResult } from './warpgroup-places.js';
+import { areEven, PHASES, phaseResult, tapResult } from './warpgroup-places.js';
 import {
   type Geometry,
   imagesOf,
@@ -237,7 +237,8 @@ export function asProduct(p: Geometry, weight: boolean): WarpgroupSizes {
     const sizes = { batches: p.groups, M: p.outputs, N: count * rounded(p.inputs), K: pixels };
     return { ...sizes, dtype, turned: { a: dtype === f32, b: dtype === f32 } };
   }
-  const { counts, phases } = tapsOf(p);
+  const taps = tapsOf(p);
+  const { counts, phases } = taps;
   const K = Math.ceil(count / phases) * rounded(p.inputs);
   const batches = phases * p.groups;
   const sizes = { batches, M: p.images * counts[0] * counts[1], N: p.outputs, K };
@@ -246,7 +247,7 @@ export function asProduct(p: Geometry, weight: boolean): WarpgroupSizes {
     ...sizes,
     dtype,
     whole: batches > 1,
-    beside: phases === 1 ? p.beside : 0,
+    beside: areEven(p, taps) ? p.beside : 0,
     sums: phases === 1 ? p.sums : undefined,
     turned: { a: false, b: false },
     images: patchImages(p),

@@ -59,7 +59,8 @@ export function partition({ roots, choices }: Canonical, target: Target): Partit
 }
 
 /** Calls with a hand-written kernel, what their kernels make of windows, and the ops that they finish with. */
-function handWritten({ order, users, choices, isRoot, target }: Uncut, draft: Draft): Draft {
+function handWritten(graph: Uncut, draft: Draft): Draft {
+  const { order, users, choices, isRoot, target } = graph;
   const stored = new Set(draft.stored);
   const claimed = new Set(draft.claimed);
   const calls = new Map(draft.calls);
@@ -68,6 +69,8 @@ function handWritten({ order, users, choices, isRoot, target }: Uncut, draft: Dr
   for (const { between, functions } of windowsOf.values())
     for (const node of [...between, ...functions]) claimed.add(node);
   const canFinish = finishable(order, target.model);
+  const sumsRows = (call: GraphNode): boolean =>
+    choices.get(call)?.sums?.(target, call, callOf(call).arg) !== undefined;
   const alsoOf = computedToo(order, choices);
   for (const also of alsoOf.values()) for (const node of also) claimed.add(node);
   for (const node of order) {
@@ -77,11 +80,16 @@ function handWritten({ order, users, choices, isRoot, target }: Uncut, draft: Dr
     const windows = windowsOf.get(node);
     const [made = node, ...others] = windows?.functions ?? [];
     const late = usersOf(others, order);
+    // What comes behind two calls is left to the one whose kernel can also sum its columns.
+    const sumsLater = (user: GraphNode, before: readonly GraphNode[]): boolean =>
+      !sumsRows(node) &&
+      user.src.some((s) => !before.includes(s) && finishedCalls(s, graph, claimed).some(sumsRows));
     const fits = (user: GraphNode, before: readonly GraphNode[]): boolean =>
       canFinish.has(made) &&
       choice.finishes &&
       canFinish.has(user) &&
-      user.src.every((s) => claimed.has(s) || before.includes(s) || !late.has(s));
+      user.src.every((s) => claimed.has(s) || before.includes(s) || !late.has(s)) &&
+      !sumsLater(user, before);
     const ends = (last: GraphNode): boolean => last.dtype === made.dtype;
     const chain =
       (choice.storesAny && narrowedFrom(made, { users, isRoot, choices }, claimed, fits)) ||
@@ -189,26 +197,32 @@ function chainFrom(
 
 type FitsInChain = (user: GraphNode, chain: readonly GraphNode[]) => boolean;
 
+/** Calls with an epilogue that give a node, through ops that nobody else reads. */
+function finishedCalls(
+  node: GraphNode,
+  graph: Pick<Uncut, 'users' | 'isRoot' | 'choices'>,
+  claimed: ReadonlySet<GraphNode>,
+): GraphNode[] {
+  if (graph.users.get(node)!.length > 1 || graph.isRoot.has(node)) return [];
+  if (node.op === 'call') return graph.choices.get(node)?.finishes ? [node] : [];
+  if (node.op !== 'map' || claimed.has(node)) return [];
+  return node.src.flatMap((s) => finishedCalls(s, graph, claimed));
+}
+
 /**
  * Of a call whose kernel stores any dtype: the ops up to one that gives fewer bytes, if what comes later of the same elements meets
  * another call, whose kernel can compute all behind these bytes. One of the two is in memory.
  */
 function narrowedFrom(
   made: GraphNode,
-  { users, isRoot, choices }: Pick<Uncut, 'users' | 'isRoot' | 'choices'>,
+  graph: Pick<Uncut, 'users' | 'isRoot' | 'choices'>,
   claimed: ReadonlySet<GraphNode>,
   fits: FitsInChain,
 ): GraphNode[] | undefined {
-  /** Whether a call with an epilogue gives it, through ops that nobody else reads. */
-  const isFinished = (node: GraphNode): boolean => {
-    if (users.get(node)!.length > 1 || isRoot.has(node)) return false;
-    if (node.op === 'call') return choices.get(node)?.finishes === true;
-    return node.op === 'map' && !claimed.has(node) && node.src.some(isFinished);
-  };
   let meets = false;
-  const chain = chainFrom(made, { users, isRoot }, claimed, {
+  const chain = chainFrom(made, graph, claimed, {
     fits: (user, before) => {
-      meets ||= user.src.some((s) => !before.includes(s) && isFinished(s));
+      meets ||= user.src.some((s) => !before.includes(s) && finishedCalls(s, graph, claimed).length > 0);
       return !meets && fits(user, before);
     },
     ends: (last) => last.dtype.bytes < made.dtype.bytes,
