@@ -111,8 +111,12 @@ const CASES: readonly (readonly [string, Sizes, Omit<WarpgroupTile, 'stages' | '
     ['one warpgroup', { M: 128, N: 64, K: 64 }, { groups: 1, each: 1, columns: 64 }, bf16, 0],
     ['rows beyond the matrix', { M: 320, N: 72, K: 72 }, { groups: 2, each: 2, columns: 64 }, bf16, 0],
     ['columns beyond the matrix', { M: 192, N: 136, K: 64 }, { groups: 2, each: 1, columns: 128 }, bf16, 1],
+    ['few columns', { M: 192, N: 24, K: 64 }, { groups: 2, each: 1, columns: 64 }, bf16, 1],
+    ['16 columns', { M: 128, N: 16, K: 64 }, { groups: 2, each: 2, columns: 64 }, f16, 0],
+    ['half a panel more', { M: 128, N: 96, K: 64 }, { groups: 1, each: 1, columns: 128 }, bf16, 2],
     ['four panels', { M: 128, N: 248, K: 64 }, { groups: 2, each: 1, columns: 256 }, f16, 2],
     ['tf32', { M: 192, N: 68, K: 36 }, { groups: 2, each: 1, columns: 64 }, f32, 0],
+    ['tf32, few columns', { M: 192, N: 12, K: 36 }, { groups: 2, each: 1, columns: 64 }, f32, 1],
     ['tf32, two beside', { M: 128, N: 100, K: 36 }, { groups: 1, each: 2, columns: 128 }, f32, 2],
     ['by turns', { M: 448, N: 72, K: 136 }, { groups: 2, each: 1, columns: 64, alternate: true }, bf16, 0],
     [

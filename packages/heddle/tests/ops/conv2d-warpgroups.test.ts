@@ -84,6 +84,9 @@ const cases: readonly [ConvolutionCase, Partial<WarpgroupTile>, DType?][] = [
     {},
   ],
   [conv('1×1', [3, 24, 72], 4, 1), { columns: 128 }],
+  [conv('3×3 from and to few channels', [2, 24, 16], [5, 7], 3, { padding: 1 }), { groups: 2 }],
+  [conv('3×3 from and to few channels', [1, 12, 24], [5, 7], 3, { padding: 1 }), { groups: 2 }, f32],
+  [conv('1×1 from and to channels that fill panels half', [3, 96, 160], 4, 1), { columns: 192 }],
   [conv('1×1, stride 2', [2, 16, 8], [5, 6], 1, { stride: 2 }), {}],
   [conv('a kernel larger than the image', [9, 8, 8], [2, 3], 5, { padding: 2 }), {}],
   [
@@ -204,6 +207,8 @@ const wide: readonly ConvolutionCase[] = [
   conv('3×3, stride 2 of equal phases', [4, 128, 64], [14, 12], 3, { stride: 2, padding: 1 }),
   conv('1×1, stride 2', [9, 64, 72], [14, 12], 1, { stride: 2 }),
   conv('1×1', [9, 64, 72], [14, 13], 1),
+  conv('3×3 of few channels', [9, 24, 32], [14, 13], 3, { padding: 1 }),
+  conv('1×1 of channels that fill panels half', [9, 96, 160], [14, 13], 1),
   conv('7×7 of few channels, stride 2', [4, 8, 64], [24, 27], 7, { stride: 2, padding: [3, 0] }),
   conv('5×3, dilated', [3, 40, 64], [17, 11], [5, 3], { padding: [2, 3], dilation: [2, 1] }),
   conv('3×3 in groups of 64 to 96', [4, 128, 192], [16, 14], 3, { padding: 1, groups: 2 }),
@@ -244,7 +249,7 @@ async function inEveryWay(
 
 for (const [shape, dtype] of [
   ...wide.map((w) => [w, bf16] as const),
-  ...[...wide.slice(0, 4), ...wide.slice(-2)].map((w) => [w, f32] as const),
+  ...[...wide.slice(0, 7), ...wide.slice(-2)].map((w) => [w, f32] as const),
 ])
   for (const direction of ['forward', 'input', 'weight'] as const)
     test(`cuda: ${direction} of ${shape.name}, ${dtype.name}, in every way`, {

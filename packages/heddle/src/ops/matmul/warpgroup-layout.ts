@@ -73,9 +73,20 @@ export const THREADS = 128;
 /** Steps along K of a stage. */
 export const depthOf = (dtype: DType): number => ROW / dtype.bytes;
 
-/** Columns of the tiles that C goes by way of: as many as a row of 128 bytes has, if they divide those of C's tile. */
-export const widthOf = (columns: number, out: DType): number =>
-  columns % (ROW / out.bytes) === 0 ? ROW / out.bytes : ROWS;
+/** Columns of the tiles that C goes by way of: as many as a row of 128 bytes has, if they divide those of C's tile; half of 64 for few. */
+export function widthOf(columns: number, out: DType, used = columns): number {
+  const width = columns % (ROW / out.bytes) === 0 ? ROW / out.bytes : ROWS;
+  return used <= ROWS / 2 ? Math.min(width, ROWS / 2) : width;
+}
+
+/**
+ * Columns of a tile that are computed: all, unless C has fewer than one tile does, in the steps of wgmma, or of quads.
+ * @param all of C
+ */
+export function usedColumns(columns: number, all: number, dtype: DType): number {
+  const step = dtype === i8 ? QUADS : 8;
+  return Math.min(columns, Math.ceil(all / step) * step);
+}
 
 type BlockRows = Pick<WarpgroupTile, 'groups' | 'each' | 'alternate'>;
 

@@ -93,6 +93,8 @@ export interface ResultWork {
   /** Of a computed tile, and of all of them. */
   readonly rows: number;
   readonly columns: number;
+  /** Columns of a tile that are computed (`usedColumns`). */
+  readonly used: number;
   readonly down: number;
   readonly across: number;
   /** Whether no tile goes beyond C. */
@@ -333,16 +335,18 @@ function storeSums(
   const { bias, finishAt, inBoxes, out, lanesInTile, stored, storeTile, sumColumns, sumsOf } = context;
   const { tilePlace, work, THREADS } = context;
   const { beside: matrices, columnSums, each, exchanged, groups, inParts, lanes, panels, together } = work;
-  const across = idiv(work.width, 4 * lanes);
+  const inPanel = idiv(work.width, 4 * lanes);
+  const inTile = idiv(work.used, 4 * lanes);
   const { byEngine } = work.c;
   const thread = threadIdx.x % THREADS;
-  const values = lanes === 4 ? local4(out, 2 * across) : local2(out, 2 * across);
+  const values = lanes === 4 ? local4(out, 2 * inPanel) : local2(out, 2 * inPanel);
   const totals = local2(f32, Math.max(1, columnSums));
-  const biases = lanes === 4 ? local4(f32, across) : local2(f32, across);
+  const biases = lanes === 4 ? local4(f32, inPanel) : local2(f32, inPanel);
   for (let e = 0; e < each; e++) {
     for (let panel = 0; panel < panels; panel++) {
       const number = taken * each * panels + e * panels + panel;
       const held = number % 2;
+      const across = Math.min(inPanel, inTile - panel * inPanel);
       const place = tilePlace(at, group % together, e, panel, context);
       const brought = matrices > 0 ? number % work.brought : 0;
       if (matrices > 0) waitBarrier(beside.full, work.brought * group + brought, idiv(number, work.brought));
@@ -420,7 +424,8 @@ function sumColumns(
 ): void {
   const { addTerms, arrive, groupBarrier, idiv, lane, laneId, load2, shuffleXor, splat2, vec2 } = context;
   const { storeColumnSums, warpId, work, ROWS, WARPS } = context;
-  const { isWhole, levels, sizes, width } = work;
+  const { isWhole, levels, sizes, used, width } = work;
+  const isFull = isWhole && used % width === 0;
   const { group, held, brought, thread } = tile;
   const pairs = idiv(width, 8);
   const sharers = idiv(32, pairs);
@@ -434,12 +439,13 @@ function sumColumns(
   if (place.row < sizes.M) {
     const first = 2 * (sharer % 4) + idiv(sharer, 4);
     const perEight = idiv(8, sharers);
-    for (let i = 0; i < idiv(width, 4); i++)
-      values[i] = load2(cs, group, held, first + 8 * idiv(i, perEight) + (i % perEight), inRow);
+    if (isFull || column < sizes.N)
+      for (let i = 0; i < idiv(width, 4); i++)
+        values[i] = load2(cs, group, held, first + 8 * idiv(i, perEight) + (i % perEight), inRow);
     for (let n = 0; n < work.columnSums; n++) totals[n] = splat2(0);
     for (let l = 0; l < levels.length; l++) {
       const numbers = levels[l]!;
-      if (isWhole || column < sizes.N)
+      if (isFull || column < sizes.N)
         for (let i = 0; i < idiv(width, 4); i++) {
           const row = first + 8 * idiv(i, perEight) + (i % perEight);
           addTerms(numbers, values[i]!, totals, beside, tile, part, row, ofAll, inRow, context);
@@ -455,7 +461,7 @@ function sumColumns(
         }
       }
     }
-    if (sharer === 0 && (isWhole || column < sizes.N)) storeColumnSums(part, ofAll, totals);
+    if (sharer === 0 && (isFull || column < sizes.N)) storeColumnSums(part, ofAll, totals);
   }
   if (work.beside > 0) {
     // One lane says for all that they have read.

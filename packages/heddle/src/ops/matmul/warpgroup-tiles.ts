@@ -17,6 +17,7 @@ import {
   ROWS,
   rowsOf,
   type Turned,
+  usedColumns,
   type WarpgroupTile,
   warpgroupBytes,
   widthOf,
@@ -181,14 +182,15 @@ function withRing(tile: RatedTile, chunks: number, dtype: DType, given: Room): R
 }
 
 /** Cycles of a stage along K: products, what shared memory takes and gives, and what the copy engine brings. */
-function stageCycles({ images }: WarpgroupSizes, tile: WarpgroupTile): number {
+function stageCycles({ dtype, images, N }: WarpgroupSizes, tile: WarpgroupTile): number {
   const { columns, patch } = tile;
   const { filled = 1 } = images ?? {};
   const { rate, row, sustained } = FITTED.matmul.warpgroup;
   const rows = rowsOf(tile);
   const brought = columns + (patch ? (patchesOf(tile, patch) * copiedRows(patch)) / patch.taps : rows);
-  const read = filled * (rows + (rows / ROWS) * columns);
-  const product = (filled * rows * columns * ROW) / (rate * sustained);
+  const used = usedColumns(columns, N, dtype);
+  const read = filled * (rows + (rows / ROWS) * used);
+  const product = (filled * rows * Math.max(used, ROWS) * ROW) / (rate * sustained);
   return Math.max(product, brought + read, row * brought);
 }
 
@@ -239,7 +241,10 @@ const rule: LaunchRule<Request, RatedTile> = {
     const together = patch?.taps ?? 1;
     const chunks = Math.ceil(Math.ceil(p.K / depth) / together / splits) * together;
     const products = p.split ? 3 : 1;
-    const product = (products * rows * columns * depth * p.dtype.bytes) / (warpgroup.rate * speed);
+    const used = p.split ? columns : usedColumns(columns, p.N, p.dtype);
+    // Of fewer columns shared memory gives as many rows of A.
+    const wide = Math.max(used, ROWS);
+    const product = (products * rows * wide * depth * p.dtype.bytes) / (warpgroup.rate * speed);
     // Shared memory gives 128 bytes in a cycle: to the copies, to the rows of A once, to B for each product of 64 of them, and for
     // its turn and its low parts.
     const { a, b } = p.turned;
@@ -256,7 +261,7 @@ const rule: LaunchRule<Request, RatedTile> = {
       p.sums && (splits > 1 || patch?.inOrder === false) ? FITTED.matmul.anotherKernel + reading : 0;
     const instruction = warpgroup.instruction[tile.alternate ? 'alone' : 'shared'];
     const following = splits > 1 ? 0 : instruction * (p.following ?? 0);
-    const finished = (warpgroup.store + beside + summed + following) * rows * columns;
+    const finished = (warpgroup.store + beside + summed + following) * rows * used;
     const perUnit = Math.ceil(tiles / units);
     // By turns, one warpgroup finishes its sums while the other multiplies: all but the last.
     const each = tile.alternate ? Math.max(multiplied, (multiplied + finished) / 2) : multiplied + finished;

@@ -29,6 +29,7 @@ import {
   rowsOf,
   THREADS,
   togetherOf,
+  usedColumns,
   type WarpgroupTile,
   widthOf,
 } from './warpgroup-layout.js';
@@ -141,7 +142,7 @@ export function byWarpgroups(
       const { areFinite, copyStages, eachTile, loadBeside, makeRing, multiply, multiplySplit, out } = context;
       const { prepareStages, readTurned, storeSums, summed, sumPlainly } = context;
       const { work, REGISTERS, ROWS, THREADS } = context;
-      const { columns, depth, each, groups, level, served, split, stages, step, together, width } = work;
+      const { depth, each, groups, level, served, split, stages, step, together, used, width } = work;
       const ring = makeRing(context);
       const { as, full, turned, empty, order, fullA, emptyA } = ring;
       const isServed = served.steps > 1;
@@ -182,15 +183,15 @@ export function byWarpgroups(
         if (groups === 2) raiseRegisters(REGISTERS.consumer);
         else lowerRegisters(REGISTERS.consumer);
         const isFirstLane = threadIdx.x % 32 === 0;
-        const sums = local(summed, each, idiv(columns, 2));
+        const sums = local(summed, each, idiv(used, 2));
         const words = split ? sums : local(u32, each * idiv(depth, step), 4);
         const own = {
-          batch: split ? local(f32, 1, idiv(columns, 2)) : sums,
+          batch: split ? local(f32, 1, idiv(used, 2)) : sums,
           high: split ? local(u32, idiv(level, step), 4) : words,
           low: split ? local(u32, idiv(level, step), 4) : words,
         };
         const sum = (at: WarpgroupPlace) => {
-          for (let e = 0; e < each; e++) for (let i = 0; i < idiv(columns, 2); i++) sums[e][i] = 0;
+          for (let e = 0; e < each; e++) for (let i = 0; i < idiv(used, 2); i++) sums[e][i] = 0;
           if (split) {
             for (let chunk = at.from; chunk < at.end; chunk++) {
               multiplySplit(sums, own, ring, stage, phase, group, context);
@@ -292,7 +293,8 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
   const [height, breadth] = exchanged ? [N, M] : [M, N];
   const depth = depthOf(dtype);
   const step = wgmmaDepth(dtype.bytes);
-  const width = widthOf(exchanged ? ROWS : columns, out);
+  const used = p.split ? columns : usedColumns(columns, breadth, dtype);
+  const width = exchanged ? widthOf(ROWS, out) : widthOf(columns, out, used);
   const down = Math.ceil(height / rows);
   const across = Math.ceil(breadth / columns);
   const chunks = Math.ceil(p.K / depth);
@@ -302,7 +304,9 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
   const isOneB = across === 1 && batches === 1 && splits === 1;
   const filled = Math.min(depth, Math.ceil(p.K / step) * step);
   const levels = inParts ? [] : (p.sums?.levels ?? []);
-  const hasAllColumns = (exchanged ? down * rows : across * columns) === N;
+  // Of the last tile, too.
+  const computed = across === 1 ? used : across * columns;
+  const hasAllColumns = (exchanged ? down * rows : computed) === N;
   const biased = !inParts && p.bias !== undefined && hasAllColumns;
   const lanes = p.b.quads ? 4 : 2;
   return {
@@ -311,7 +315,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
     ...{ width, pitch: width * out.bytes, boxes: exchanged ? ROWS / width : 1 },
     sizes: { M, N, batches },
     exchanged,
-    isWhole: down * rows === height && across * columns === breadth,
+    isWhole: down * rows === height && computed === breadth,
     isFree:
       !inParts &&
       isFreeEpilogue(p, { beside, biased, lanes }, { taken: takenOf(dtype), out, columns: hasAllColumns }),
@@ -321,7 +325,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
     share: Math.ceil(Math.max(...lengths) / served.steps / splits) * served.steps,
     ...{ step, filled, served },
     stays: isOneB && !p.b.tiles.turned && p.split === undefined && tile.stages % lengths[0]! === 0,
-    panels: columns / width,
+    ...{ used, panels: Math.ceil(used / width) },
     a: p.a.tiles,
     b: p.b.tiles,
     c: p.result.places,
