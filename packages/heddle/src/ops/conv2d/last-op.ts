@@ -19,6 +19,7 @@ import { ROWS } from '../matmul/warpgroup-layout.js';
 import {
   splitName,
   WARPGROUPS,
+  warpgroupCycles,
   warpgroupName,
   warpgroupTiles,
   warpgroupWays,
@@ -40,6 +41,12 @@ import {
   suitsConvolution,
 } from './warpgroup.js';
 import { tapsOf } from './warpgroup-taps.js';
+import {
+  convolveWeightPatches,
+  weightPatchCycles,
+  weightPatchName,
+  weightPatchWay,
+} from './warpgroup-weight-patch.js';
 
 /** NCHW → NHWC, OIHW → OHWI */
 export const LAST = [0, 2, 3, 1] as const;
@@ -208,21 +215,48 @@ function byWarpgroups(io: KernelIo, problem: LastProblem, direction: Direction):
   const sizes = asProduct(p, isWeight);
   const best = warpgroupTiles(sizes, target);
   const tiles = isWeight ? best : withWhole(best, () => warpgroupTiles({ ...sizes, whole: true }, target, 1));
-  return warpgroupWays(sizes, tiles, (tile, sums) => ({
-    splits: tile.splits,
-    name: `last-${warpgroupName(tile, dtype)}`,
+  const ways = warpgroupWays(
+    sizes,
+    tiles,
+    (tile, sums): Way => ({
+      splits: tile.splits,
+      name: `last-${warpgroupName(tile, dtype)}`,
+      plan: () => {
+        if (isWeight) {
+          const kernel = convolveWeightWarpgroups(p, tile, target.units);
+          const sources: Sources = [{ input: 1 }, { input: 0 }];
+          if (isWholeGradient(p, tile)) return [gridStage(kernel, ...sources, { output: true })];
+          return inParts(io, direction, kernel, tile.splits, sources);
+        }
+        const kernel = convolveWarpgroups({ ...p, sums }, tile, target.units);
+        if (tile.splits > 1) return inParts(io, direction, kernel, tile.splits);
+        return [warpgroupStage(kernel)];
+      },
+    }),
+  );
+  return isWeight ? withPatches(ways, io, p) : ways;
+}
+
+/** How many times as long the others must take by the model for a weight gradient to take patches without timing. */
+const PATCHES_FIRST = 1.1;
+
+/** And by patches, if these are any use. */
+function withPatches(ways: Way[], io: KernelIo, p: LastProblem): Way[] {
+  const { target } = io;
+  const way = weightPatchWay(p, target);
+  if (!way) return ways;
+  const { splits } = way.tile;
+  const byPatches: Way = {
+    splits,
+    name: `last-${weightPatchName(way, p)}`,
     plan: () => {
-      if (isWeight) {
-        const kernel = convolveWeightWarpgroups(p, tile, target.units);
-        const sources: Sources = [{ input: 1 }, { input: 0 }];
-        if (isWholeGradient(p, tile)) return [gridStage(kernel, ...sources, { output: true })];
-        return inParts(io, direction, kernel, tile.splits, sources);
-      }
-      const kernel = convolveWarpgroups({ ...p, sums }, tile, target.units);
-      if (tile.splits > 1) return inParts(io, direction, kernel, tile.splits);
-      return [warpgroupStage(kernel)];
+      const kernel = convolveWeightPatches(p, way, target.units);
+      return inParts(io, 'weight', kernel, splits, [{ input: 1 }, { input: 0 }]);
     },
-  }));
+  };
+  const others = warpgroupCycles({ ...asProduct(p, true), copied: true }, target);
+  const isFirst = others >= PATCHES_FIRST * weightPatchCycles(p, way, target);
+  return isFirst ? [byPatches, ...ways] : [...ways, byPatches];
 }
 
 /** By own kernels, the best guess first. */

@@ -175,22 +175,23 @@ function storeTap(
   tmaStore(c, to, idiv(column, pitch), row, column % pitch, cs, group, held, 0, 0);
 }
 
-/** The weight gradient, or its parts, (split, group, output, tap, input). */
-export function tapResult(p: LastProblem, splits: number, pitch: number): WarpgroupResult {
-  const { groups, kernel, inputs, outputs } = p;
+/** The weight gradient, or its parts, (split, group, output, tap, input), stored as (split and group, tap, output, input). */
+export function tapMap(
+  { groups, kernel, inputs, outputs }: LastProblem,
+  splits: number,
+): WarpgroupResult['schema'] {
   const count = kernel[0] * kernel[1];
+  return (dtype, [rows, columns]) =>
+    tensorMap(dtype, {
+      sizes: [splits * groups, count, outputs, inputs],
+      strides: [outputs * count * inputs, inputs, count * inputs, 1],
+      box: [1, 1, rows, columns],
+    });
+}
+
+export function tapResult(p: LastProblem, splits: number, pitch: number): WarpgroupResult {
   const places: TapPlaces = { byEngine: true, pitch };
-  return {
-    schema: (dtype, [rows, columns]) =>
-      tensorMap(dtype, {
-        sizes: [splits * groups, count, outputs, inputs],
-        strides: [outputs * count * inputs, inputs, count * inputs, 1],
-        box: [1, 1, rows, columns],
-      }),
-    places,
-    finishAt: finishInMatrix,
-    storeTile: storeTap,
-  };
+  return { schema: tapMap(p, splits), places, finishAt: finishInMatrix, storeTile: storeTap };
 }
 
 /** The device functions, as constants of a kernel. */

@@ -30,6 +30,12 @@ export interface Served {
   readonly by: number;
 }
 
+/** How a stage of B that lies across K serves several products: each begins so many steps of K behind the one before. */
+export interface Views {
+  readonly count: number;
+  readonly by: number;
+}
+
 /** A, or B with rows and columns exchanged. */
 export interface WarpgroupOperand {
   readonly schema: BufferSchema;
@@ -38,6 +44,8 @@ export interface WarpgroupOperand {
   readonly served?: Served;
   /** Of B: whether its columns come as quads (`asQuads`). Default: in their order. */
   readonly quads?: boolean;
+  /** Of B: columns of a tile are those of one view after the other. Default: it serves one product. */
+  readonly views?: Views;
   /** Starts to copy its tiles of one stage: a device function. */
   load(
     to: Memory,
@@ -207,14 +215,15 @@ function load(
   context: PipelineContext,
 ): void {
   const { arriveExpect, loadA, loadB, startOf, work } = context;
-  const { columns, rows, served, stays } = work;
+  const { rows, served, stays } = work;
   const { as, bs, full } = ring;
   const { term, k } = startOf(chunk, context);
   const ofA = served.steps > 1 ? 0 : rows;
+  const ofB = work.b.panels * work.b.rows;
   const copyB = () =>
     loadB(bs, b, work.b, { batch: at.batch, term, along: at.column, k }, full, stage, context);
-  if (stays) arriveExpect(full, stage, (ofA + (phase === 0 ? columns : 0)) * 128);
-  else arriveExpect(full, stage, (ofA + columns) * 128);
+  if (stays) arriveExpect(full, stage, (ofA + (phase === 0 ? ofB : 0)) * 128);
+  else arriveExpect(full, stage, (ofA + ofB) * 128);
   if (served.steps === 1)
     loadA(as, a, work.a, { batch: at.batch, term, along: at.row, k }, full, stage, context);
   if (!stays) copyB();
@@ -377,7 +386,7 @@ function multiply(
   context: PipelineContext,
 ): void {
   const { commitWgmma, fenceWgmma, idiv, wgmma, work, ROWS } = context;
-  const { a, b, depth, each, filled, served, step, together } = work;
+  const { a, b, depth, each, filled, served, step, together, viewColumns, views } = work;
   const { as, bs } = ring;
   const bAlongK = b.k || b.turned;
   fenceWgmma(sums);
@@ -387,11 +396,18 @@ function multiply(
       const part = ((group % together) * each + e) * ROWS;
       const panel = a.panels > 1 ? idiv(part, served.rows) : 0;
       const row = first + (a.panels > 1 ? part % served.rows : part);
-      if (a.turned) wgmma(sums, e, words, idiv(e * depth + k, step), bs, stage, 0, 0, k);
-      else if (a.k && bAlongK) wgmma(sums, e, as, of, panel, row, k, bs, stage, 0, 0, k);
-      else if (a.k) wgmma(sums, e, as, of, panel, row, k, bs, stage, 0, k, 0, false, true);
-      else if (bAlongK) wgmma(sums, e, as, of, idiv(part, depth), k, 0, bs, stage, 0, 0, k, true);
-      else wgmma(sums, e, as, of, idiv(part, depth), k, 0, bs, stage, 0, k, 0, true, true);
+      for (let v = 0; v < views.count; v++) {
+        const to = e * views.count + v;
+        const behind = v * views.by + k;
+        // What is turned has the columns of so many steps along K, and below them those of the next.
+        const turnedRow = idiv(behind, depth) * viewColumns;
+        const inTurned = behind % depth;
+        if (a.turned) wgmma(sums, to, words, idiv(e * depth + k, step), bs, stage, 0, turnedRow, inTurned);
+        else if (a.k && bAlongK) wgmma(sums, to, as, of, panel, row, k, bs, stage, 0, 0, k);
+        else if (a.k) wgmma(sums, to, as, of, panel, row, k, bs, stage, 0, k, 0, false, true);
+        else if (bAlongK) wgmma(sums, to, as, of, idiv(part, depth), k, 0, bs, stage, 0, 0, k, true);
+        else wgmma(sums, to, as, of, idiv(part, depth), k, 0, bs, stage, 0, behind, 0, true, true);
+      }
     }
   }
   commitWgmma();

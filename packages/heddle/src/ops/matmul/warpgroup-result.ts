@@ -7,6 +7,7 @@ import type { ColumnSums } from '../../graph/fused-op.js';
 import { type IrFunction, irFunction, isSafeCall } from '../../kernel/ir/ir-function.js';
 import { type BufferSchema, type Lanes, value } from '../../kernel/ir/types.js';
 import type { Cast, Intrinsics, Memory } from '../../kernel/language/language.js';
+import type { Views } from './warpgroup-pipeline.js';
 
 /** All that the device functions of a result have to know: what they find as `work.c`. */
 export interface ResultPlaces {
@@ -93,8 +94,10 @@ export interface ResultWork {
   /** Of a computed tile, and of all of them. */
   readonly rows: number;
   readonly columns: number;
-  /** Columns of a tile that are computed (`usedColumns`). */
+  /** Columns of a tile that are computed (`usedColumns`), and of these those of each view of B. */
   readonly used: number;
+  readonly viewColumns: number;
+  readonly views: Views;
   readonly down: number;
   readonly across: number;
   /** Whether no tile goes beyond C. */
@@ -213,13 +216,15 @@ function sumsOf(
   half: number,
   { idiv, vec2, vec4, work }: ResultContext,
 ): number {
-  const { exchanged, lanes, width } = work;
-  const of = 2 * lanes * (panel * idiv(width, 4 * lanes) + i);
-  if (exchanged) return vec2(sums[e][of + half], sums[e][of + half + 2]);
+  const { exchanged, lanes, viewColumns, views, width } = work;
+  const first = 2 * lanes * (panel * idiv(width, 4 * lanes) + i);
+  const n = e * views.count + idiv(first, idiv(viewColumns, 2));
+  const of = first % idiv(viewColumns, 2);
+  if (exchanged) return vec2(sums[n][of + half], sums[n][of + half + 2]);
   const at = of + 2 * half;
   return lanes === 4
-    ? vec4(sums[e][at], sums[e][at + 1], sums[e][at + 4], sums[e][at + 5])
-    : vec2(sums[e][at], sums[e][at + 1]);
+    ? vec4(sums[n][at], sums[n][at + 1], sums[n][at + 4], sums[n][at + 5])
+    : vec2(sums[n][at], sums[n][at + 1]);
 }
 
 /** The epilogue's value for neighbours in a row. */

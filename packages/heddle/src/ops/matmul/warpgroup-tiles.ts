@@ -74,6 +74,8 @@ export interface WarpgroupSizes extends Pick<MatmulProblem, 'batches' | 'M' | 'N
   readonly sums?: ColumnSums | undefined;
   /** Of a convolution whose rows may come as patches: its images, and the taps of a column of its kernel. Default: they may not. */
   readonly images?: PatchImages | undefined;
+  /** What the copy engine brings takes its time: so tiles of patches are compared with others. Default: of patches alone. */
+  readonly copied?: boolean;
 }
 
 /** What patches are cut from. */
@@ -109,8 +111,6 @@ interface Request extends WarpgroupSizes {
   readonly alternate?: boolean;
   /** Only tiles of patches, which two warpgroups share. Default: only others. */
   readonly patched?: boolean;
-  /** What the copy engine brings takes its time: so tiles of patches are compared with others. Default: of patches alone. */
-  readonly copied?: boolean;
 }
 
 /** Pixels beside each other in patches: what the copy engine stores at a time are 64. */

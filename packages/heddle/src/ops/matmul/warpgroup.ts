@@ -143,6 +143,7 @@ export function byWarpgroups(
       const { prepareStages, readTurned, storeSums, summed, sumPlainly } = context;
       const { work, REGISTERS, ROWS, THREADS } = context;
       const { depth, each, groups, level, served, split, stages, step, together, used, width } = work;
+      const { viewColumns, views } = work;
       const ring = makeRing(context);
       const { as, full, turned, empty, order, fullA, emptyA } = ring;
       const isServed = served.steps > 1;
@@ -183,7 +184,7 @@ export function byWarpgroups(
         if (groups === 2) raiseRegisters(REGISTERS.consumer);
         else lowerRegisters(REGISTERS.consumer);
         const isFirstLane = threadIdx.x % 32 === 0;
-        const sums = local(summed, each, idiv(used, 2));
+        const sums = local(summed, each * views.count, idiv(viewColumns, 2));
         const words = split ? sums : local(u32, each * idiv(depth, step), 4);
         const own = {
           batch: split ? local(f32, 1, idiv(used, 2)) : sums,
@@ -191,7 +192,8 @@ export function byWarpgroups(
           low: split ? local(u32, idiv(level, step), 4) : words,
         };
         const sum = (at: WarpgroupPlace) => {
-          for (let e = 0; e < each; e++) for (let i = 0; i < idiv(used, 2); i++) sums[e][i] = 0;
+          for (let n = 0; n < each * views.count; n++)
+            for (let i = 0; i < idiv(viewColumns, 2); i++) sums[n][i] = 0;
           if (split) {
             for (let chunk = at.from; chunk < at.end; chunk++) {
               multiplySplit(sums, own, ring, stage, phase, group, context);
@@ -301,6 +303,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
   const beside = inParts || !p.result.loadTile ? 0 : (tile.beside ?? 0);
   const lengths = p.terms.map((n) => n * chunks);
   const { served = { steps: 1, ring: 0, rows, from: 0, by: 0 } } = p.a;
+  const { views = { count: 1, by: 0 } } = p.b;
   const isOneB = across === 1 && batches === 1 && splits === 1;
   const filled = Math.min(depth, Math.ceil(p.K / step) * step);
   const levels = inParts ? [] : (p.sums?.levels ?? []);
@@ -325,7 +328,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
     share: Math.ceil(Math.max(...lengths) / served.steps / splits) * served.steps,
     ...{ step, filled, served },
     stays: isOneB && !p.b.tiles.turned && p.split === undefined && tile.stages % lengths[0]! === 0,
-    ...{ used, panels: Math.ceil(used / width) },
+    ...{ used, panels: Math.ceil(used / width), views, viewColumns: used / views.count },
     a: p.a.tiles,
     b: p.b.tiles,
     c: p.result.places,
