@@ -1,8 +1,9 @@
 /**
  * The autotuner: times the variants of a hand-written kernel (tile sizes, splits, a vendor's library) on the given
  * sizes, with their epilogue, and takes the fastest. Choices are remembered on disk and reused in later runs, so that a
- * program gives the same bits once it is tuned. HEDDLE_TUNE=off takes each kernel's default, HEDDLE_TUNE=frozen uses
- * only remembered choices; neither times anything.
+ * program gives the same bits once it is tuned. Calls that take next to nothing of a program are never asked for: they
+ * keep their guess, whatever is remembered (schedule/passes/minor-calls.ts). HEDDLE_TUNE=off takes each kernel's default,
+ * HEDDLE_TUNE=frozen uses only remembered choices; neither times anything.
  */
 import { join } from '#platform/paths.js';
 import { BUILD_ID } from '../core/build-id.js';

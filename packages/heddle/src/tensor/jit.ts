@@ -70,9 +70,9 @@ export interface Jitted<A extends readonly unknown[], R> {
 /** Options of `jit`. */
 export interface JitOptions {
   /**
-   * How kernels are chosen on a GPU where there are several variants: 'on' times those that are not in the cache;
-   * 'frozen' takes the first guess for them, which is enough for a function that seldom runs. HEDDLE_TUNE overrides it.
-   * Default: 'on'.
+   * How kernels are chosen on a GPU where there are several variants: 'on' times those that are not in the cache, unless they
+   * take next to nothing of the program; 'frozen' takes the first guess for them, which is enough for a function that seldom
+   * runs. HEDDLE_TUNE overrides it. Default: 'on'.
    */
   readonly tune?: 'on' | 'frozen';
 }

@@ -47,6 +47,7 @@ let clock = 0;
 performance.now = () => clock;
 
 interface Asked {
+  readonly roots?: readonly GraphNode[];
   readonly target?: Target;
   readonly tuner?: Tuner;
   readonly options?: Omit<ScheduleOptions, 'tune'>;
@@ -54,8 +55,8 @@ interface Asked {
 }
 
 /** The schedule of the graph, and whether it was made anew. */
-function kept({ target = gpu, tuner, options = {}, ms = 20 }: Asked = {}): { of: Schedule; made: boolean } {
-  const roots = graph();
+function kept(asked: Asked = {}): { of: Schedule; made: boolean } {
+  const { roots = graph(), target = gpu, tuner, options = {}, ms = 20 } = asked;
   let made = false;
   const of = keptSchedule({ fingerprint: fingerprint(roots).text, target, options, tuner }, (all) => {
     made = true;
@@ -161,6 +162,29 @@ test('a tuned schedule is read only while the same variants are chosen', () => {
   memory.clear();
   assert.ok(kept({ tuner }).made, 'nothing is remembered any more: all is timed anew');
   assert.ok(kept().made, 'without a tuner each kernel takes its own guess');
+});
+
+test('a schedule with a call that is too small to be timed is read again, whatever others choose for it', () => {
+  const memory = new Map<string, string>();
+  const tuner: Tuner = {
+    tune: (requests) =>
+      requests.map(({ key, variants }) => {
+        memory.set(key, variants.at(-1)!.name);
+        return variants.at(-1)!.name;
+      }),
+    measures: true,
+    chosen: (key) => memory.get(key),
+  };
+  const square = (n: number): GraphNode => matmul(b.leaf([n, n], f32, false), b.leaf([n, n], f32, false));
+  const both = (): GraphNode[] => [square(4096), square(64)];
+  const { of, made } = kept({ tuner, roots: both() });
+  assert.deepEqual([made, memory.size], [true, 1]);
+  assert.ok(!kept({ tuner, roots: both() }).made);
+  assert.ok(kept({ tuner, roots: [square(64)] }).made);
+  assert.equal(memory.size, 2);
+  const read = kept({ tuner, roots: both() });
+  assert.ok(!read.made);
+  assert.deepEqual(described(read.of), described(of));
 });
 
 test('a guess is kept as long as nothing is remembered or may be timed', () => {

@@ -19,6 +19,8 @@ import { SimDevice } from '../../src/runtime/sim/device.js';
 class ClockedDevice extends SimDevice {
   readonly costs: Readonly<Record<string, number>>;
   timed = 0;
+  /** Kernels that it was asked to compile before anything was timed. */
+  readonly first = new Set<string>();
   #now = 0;
 
   constructor(costs: Readonly<Record<string, number>>) {
@@ -39,6 +41,11 @@ class ClockedDevice extends SimDevice {
     };
   }
 
+  prepare(launches: readonly Launch[]): boolean {
+    if (this.timed === 0) for (const launch of launches) this.first.add(nameOfLaunch(launch));
+    return true;
+  }
+
   timeSync(work: () => void): number {
     this.timed++;
     const started = this.#now;
@@ -47,8 +54,11 @@ class ClockedDevice extends SimDevice {
   }
 }
 
-/** x·2, by kernels of these names that differ in nothing else; but of `parts` another launch finishes what it leaves in memory. */
-function twice(names: readonly string[]): FusedOp<null> {
+/**
+ * x·2, by kernels of these names that differ in nothing else; but of `parts` another launch finishes what it leaves in memory.
+ * @param flops that it claims to have
+ */
+function twice(names: readonly string[], flops = 0): FusedOp<null> {
   const stages = ({ node, output, finish }: KernelIo, name: string): readonly Stage[] => {
     const kernel = defineKernel(
       name,
@@ -83,6 +93,7 @@ function twice(names: readonly string[]): FusedOp<null> {
   });
   return {
     name: 'twice',
+    flops: () => flops,
     infer: ([x]) => x!,
     compose: ([x]) => b.add(x!, x!),
     kernels: [
@@ -220,6 +231,34 @@ describe('autotuner', () => {
     assert.equal(device.timed, 0);
     chosen(device, ['guess', 'fast']);
     assert.equal(chosen(device, ['guess', 'fast'], false), 'fast');
+  });
+
+  test('calls that take next to nothing of a program keep their guess, untimed, whatever is remembered', () => {
+    const costs = { guess: 10, fast: 5, smallGuess: 10, smallFast: 5 };
+    const device = new ClockedDevice(costs);
+    const names = ['smallGuess', 'smallFast'];
+    const program = (flops: number): string[] => {
+      const [x, y] = [b.leaf([8], f32, false), b.leaf([16], f32, false)];
+      const roots = [b.call(twice(['guess', 'fast'], flops), [x], null), b.call(twice(names), [y], null)];
+      const compiled = new CompiledGraph(roots, 2, device, tuning(device, true, new TuningMemory(path)));
+      compiled.dispose();
+      return compiled.schedule.launches.flatMap(({ work }) =>
+        nameOfLaunch({ ...work, args: [] }).split('_and_'),
+      );
+    };
+    const remembered = (): number => readFileSync(path, 'utf8').trimEnd().split('\n').length;
+    assert.deepEqual(program(1e12).sort(), ['fast', 'smallGuess']);
+    assert.equal(remembered(), 1);
+    assert.deepEqual([...device.first].sort(), ['fast', 'guess', 'smallGuess'], 'it is compiled meanwhile');
+
+    assert.equal(chosen(device, names, true, 16), 'smallFast', 'where it is all there is, it is timed');
+    assert.deepEqual(
+      program(1e12).sort(),
+      ['fast', 'smallGuess'],
+      'the program gives the same bits as before',
+    );
+    assert.deepEqual(program(0).sort(), ['fast', 'smallFast']);
+    assert.equal(remembered(), 2);
   });
 
   test('a device that cannot time on the spot tunes nothing', () => {

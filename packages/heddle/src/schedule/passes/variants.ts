@@ -4,34 +4,39 @@ import type { GraphNode } from '../../graph/node.js';
 import { type Group, writtenBy } from '../group.js';
 import type { Work } from '../launch.js';
 import type { Plan, PlanSetting } from '../plan.js';
+import { minorCalls } from './minor-calls.js';
 import { type Trial, type TuneRequest, tuningKey } from './tuning.js';
 
-/** The variants that `tune` takes for the calls that can be done in several ways. */
+/**
+ * The variants that `tune` takes for the calls that can be done in several ways. It is not asked for minor ones: these keep the
+ * kernel's guess, and their launches wait for no choice.
+ */
 export function tuneCalls(
-  { groups, calls, workOf }: Plan,
-  { tune }: PlanSetting,
+  { groups, calls, stored, workOf }: Plan,
+  { tune, target }: PlanSetting,
 ): { variants: Map<Group, Variant> } {
-  const several: { readonly group: Group; readonly variants: readonly Variant[] }[] = [];
-  const requests: TuneRequest[] = [];
-  for (const [group, open] of calls) {
+  const several = [...calls].flatMap(([group, open]) => {
     const variants = open.variants();
-    if (variants.length < 2) continue;
-    several.push({ group, variants });
-    requests.push({
-      key: tuningKey(group, open.inputs, variants),
+    return variants.length < 2 ? [] : [{ group, variants, key: tuningKey(group, open.inputs, variants) }];
+  });
+  const minor = minorCalls(several, stored, target);
+  const asked = several.filter(({ key }) => !minor.has(key));
+  const requests = asked.map(
+    ({ group, variants, key }): TuneRequest => ({
+      key,
       variants: variants.map((variant) => ({
         name: variant.name,
         leastUs: variant.leastUs ?? 0,
         make: () => trialOf(workOf(group, variant)),
       })),
-    });
-  }
-  const chosen = new Set(several.map(({ group }) => group));
+    }),
+  );
+  const chosen = new Set(asked.map(({ group }) => group));
   const others = () =>
     groups.filter((g) => !chosen.has(g)).flatMap((g) => workOf(g).stages.map(({ work }) => work));
   const names = requests.length > 0 ? tune!(requests, others) : [];
   const variants = new Map(
-    several.flatMap(({ group, variants }, i): [Group, Variant][] => {
+    asked.flatMap(({ group, variants }, i): [Group, Variant][] => {
       const variant = variants.find((v) => v.name === names[i]);
       return variant ? [[group, variant]] : [];
     }),
