@@ -161,7 +161,7 @@ extern "C" __global__ void matmul_tf32x3_warpgroups(const __grid_constant__ Tens
           const int phase_2 = phase_1;
           // waitBarrier(ring.empty, stage, phase + 1);
           wait_barrier(empty + stage_2, wrap_add(phase_2, 1));
-          // else arriveExpect(full, stage, (ofA + columns) * 128);
+          // else arriveExpect(full, stage, (ofA + ofB) * 128);
           arrive_expect(full + stage_2, 24576);
           // for (let i = 0; i < boxes; i++) {
           #pragma unroll
@@ -360,12 +360,13 @@ extern "C" __global__ void matmul_tf32x3_warpgroups(const __grid_constant__ Tens
       // let length = i32(lengths[0]!);
       int length = 16;
       const int end = min(wrap_add(from, 16), length);
-      // for (let e = 0; e < each; e++) for (let i = 0; i < idiv(columns, 2); i++) sums[e][i] = 0;
+      // for (let n = 0; n < each * views.count; n++)
       #pragma unroll
-      for (int e = 0; e < 1; e++) {
+      for (int n = 0; n < 1; n++) {
+        // for (let i = 0; i < idiv(viewColumns, 2); i++) sums[n][i] = 0;
         #pragma unroll
         for (int i = 0; i < 32; i++) {
-          sums[e][i] = 0.0f;
+          sums[n][i] = 0.0f;
         }
       }
       // for (let chunk = at.from; chunk < at.end; chunk++) {
@@ -601,12 +602,16 @@ extern "C" __global__ void matmul_tf32x3_warpgroups(const __grid_constant__ Tens
               const int row_1 = wrap_add(wrap_add(row, down), wrap_add(wrap_add(wrap_mul(16, warp), g), wrap_mul(8, half)));
               // const column = place.column + own.column;
               const int column_1 = wrap_add(wrap_add(column, across), across_1);
-              // const of = 2 * lanes * (panel * idiv(width, 4 * lanes) + i);
-              const int of = 4 * (panel * 4 + i);
+              // const first = 2 * lanes * (panel * idiv(width, 4 * lanes) + i);
+              const int first_1 = wrap_mul(4, wrap_add(wrap_mul(panel, 4), i));
+              // const n = e * views.count + idiv(first, idiv(viewColumns, 2));
+              const int n = e * 1 + first_1 / 32;
+              // const of = first % idiv(viewColumns, 2);
+              const int of = first_1 % 32;
               // const at = of + 2 * half;
               const int at = of + 2 * half;
               // const v = sumsOf(sums, e, panel, i, half, context);
-              const f32x2 v = f32x2{sums[e][at], sums[e][at + 1]};
+              const f32x2 v = f32x2{sums[n][at], sums[n][at + 1]};
               // const ofBias = work.biased ? biases[exchanged ? 0 : i]! : v;
               const f32x2 ofBias = v;
               // values[2 * i + half] = finished;

@@ -351,7 +351,8 @@ function storeSums(
     for (let panel = 0; panel < panels; panel++) {
       const number = taken * each * panels + e * panels + panel;
       const held = number % 2;
-      const across = Math.min(inPanel, inTile - panel * inPanel);
+      // A constant where all panels have as many, so that loops are unrolled.
+      const across = inTile % inPanel === 0 ? inPanel : Math.min(inPanel, inTile - panel * inPanel);
       const place = tilePlace(at, group % together, e, panel, context);
       const brought = matrices > 0 ? number % work.brought : 0;
       if (matrices > 0) waitBarrier(beside.full, work.brought * group + brought, idiv(number, work.brought));
