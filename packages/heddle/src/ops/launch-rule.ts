@@ -22,7 +22,7 @@ export interface LaunchRule<Problem, Tile> {
  * A tile that takes this much longer than the fastest by the model is not compiled: the model is off by less where it
  * was fitted, and a compiler needs up to a second for each.
  */
-const HOPELESS = 1.15;
+export const HOPELESS = 1.15;
 
 /** Tiles whose cycles differ by less are equals to the model. */
 const EQUAL = 1.01;

@@ -11,7 +11,7 @@ import type { GraphNode, TensorType } from '../../graph/node.js';
 import { type IrFunction, irFunction } from '../../kernel/ir/ir-function.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { finishedAfter } from '../finish-cuda.js';
-import { withWhole } from '../launch-rule.js';
+import { HOPELESS, withWhole } from '../launch-rule.js';
 import { outdoWarps } from '../matmul/choose-cuda.js';
 import { matmulSum } from '../matmul/cuda-store.js';
 import { warpgroupStage } from '../matmul/warpgroup.js';
@@ -255,8 +255,9 @@ function withPatches(ways: Way[], io: KernelIo, p: LastProblem): Way[] {
     },
   };
   const others = warpgroupCycles({ ...asProduct(p, true), copied: true }, target);
-  const isFirst = others >= PATCHES_FIRST * weightPatchCycles(p, way, target);
-  return isFirst ? [byPatches, ...ways] : [...ways, byPatches];
+  const cycles = weightPatchCycles(p, way, target);
+  if (cycles > HOPELESS * others) return ways;
+  return others >= PATCHES_FIRST * cycles ? [byPatches, ...ways] : [...ways, byPatches];
 }
 
 /** By own kernels, the best guess first. */

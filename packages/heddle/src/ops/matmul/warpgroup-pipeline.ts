@@ -83,6 +83,8 @@ export interface WarpgroupWork extends ResultWork {
   readonly stays: boolean;
   /** Warps that turn or split B: the last ones of those that the producer is of. */
   readonly turners: number;
+  /** Halves of panels that such a warp turns at a time, as many as it has registers for. */
+  readonly halvesAtOnce: number;
   /** f32 is multiplied in two parts of tf32 (warpgroup-split.ts): so many steps along K at a time, of so many that a term has. */
   readonly split: boolean;
   readonly level: number;
@@ -293,7 +295,7 @@ function initBarriers(
 /**
  * Exchanges rows and columns of B's panels of 32 × 32 where they lie, by the warps that share them. A lane takes blocks of 4 × 4:
  * those that eight lanes read or write at a time lie in different banks, and those of half a panel change places with each
- * other.
+ * other. A warp reads several halves before it stores the first.
  */
 function turn(
   bs: Memory,
@@ -302,18 +304,33 @@ function turn(
   keep: (column: number, k: number, v: number) => void,
   context: PipelineContext,
 ): void {
-  const { groupBarrier, idiv, lane, laneId, load4, vec4, warpId, work, WARPS } = context;
+  const { f32, groupBarrier, idiv, lane, laneId, load4, local4, vec4, warpId, work, WARPS } = context;
+  const { halvesAtOnce, turners } = work;
+  const halves = 2 * work.b.boxes;
   const down = laneId % 8;
-  for (let half = warp; half < 2 * work.b.boxes; half += work.turners) {
-    const panel = 32 * idiv(half, 2);
-    const across = down ^ (idiv(laneId, 8) + 4 * (half % 2));
-    const v = load4(bs, stage, 0, panel + 4 * down, 4 * across);
-    const w = load4(bs, stage, 0, panel + 4 * down + 1, 4 * across);
-    const x = load4(bs, stage, 0, panel + 4 * down + 2, 4 * across);
-    const y = load4(bs, stage, 0, panel + 4 * down + 3, 4 * across);
+  const held = local4(f32, 4 * halvesAtOnce);
+  for (let first = warp; first < halves; first += halvesAtOnce * turners) {
+    for (let n = 0; n < halvesAtOnce; n++) {
+      const half = first + n * turners;
+      const across = down ^ (idiv(laneId, 8) + 4 * (half % 2));
+      if (halvesAtOnce === 1 || half < halves)
+        for (let i = 0; i < 4; i++)
+          held[4 * n + i] = load4(bs, stage, 0, 32 * idiv(half, 2) + 4 * down + i, 4 * across);
+    }
     groupBarrier(WARPS + warpId, 32);
-    for (let i = 0; i < 4; i++) {
-      keep(panel + 4 * across + i, 4 * down, vec4(lane(v, i), lane(w, i), lane(x, i), lane(y, i)));
+    for (let n = 0; n < halvesAtOnce; n++) {
+      const half = first + n * turners;
+      const across = down ^ (idiv(laneId, 8) + 4 * (half % 2));
+      if (halvesAtOnce === 1 || half < halves) {
+        const v = held[4 * n]!;
+        const w = held[4 * n + 1]!;
+        const x = held[4 * n + 2]!;
+        const y = held[4 * n + 3]!;
+        for (let i = 0; i < 4; i++) {
+          const turned = vec4(lane(v, i), lane(w, i), lane(x, i), lane(y, i));
+          keep(32 * idiv(half, 2) + 4 * across + i, 4 * down, turned);
+        }
+      }
     }
   }
 }

@@ -44,12 +44,33 @@ import {
 } from './warpgroup-result.js';
 import { type PlainOperands, SPLIT_PRODUCTS } from './warpgroup-split.js';
 
+/** Registers of a thread that copies, turns or splits B, and of one that multiplies. */
+interface Registers {
+  readonly producer: number;
+  readonly consumer: number;
+}
+
 /**
- * Registers of a thread that copies, or splits B, and of one that multiplies beside another warpgroup. Together they are what
- * three warpgroups have at the start, 168 each: `raiseRegisters` waits until others have left as many as it takes.
+ * What three warpgroups have at the start, 168 each, is shared anew: `raiseRegisters` waits until others have left as many as it
+ * takes.
  */
-const REGISTERS = { producer: 40, consumer: 232 } as const;
-const SPLIT_REGISTERS = { producer: 56, consumer: 224 } as const;
+const SHARED_REGISTERS = 3 * 168;
+const SPLIT_REGISTERS: Registers = { producer: 56, consumer: 224 };
+/** Of a thread that multiplies, beside sums and words of A. */
+const BESIDE_SUMS = 72;
+
+/** Those of threads that turn so many halves of panels at a time: 16 numbers of each. */
+function registersFor(halves: number): Registers {
+  const producer = halves > 1 ? 32 + 16 * halves : 40;
+  return { producer, consumer: Math.min(232, 8 * Math.floor((SHARED_REGISTERS - producer) / 16)) };
+}
+
+/** As many halves as each warp has, if that leaves enough registers to those that multiply; three at most. */
+function halvesAtOnce(halves: number, turners: number, multiplying: number, groups: number): number {
+  const most = Math.min(3, Math.ceil(halves / turners));
+  const fits = (n: number): boolean => groups === 1 || registersFor(n).consumer >= multiplying + BESIDE_SUMS;
+  return [3, 2].find((n) => n <= most && fits(n)) ?? 1;
+}
 
 /** The barrier of the first warp, after those of the warpgroups. */
 const WARPS = 3;
@@ -266,7 +287,8 @@ function constantsOf(p: WarpgroupProblem, work: WarpgroupWork, { dtype, out }: P
   const summed = sumOf(dtype);
   return {
     ...{ ...PIPELINE, ...RESULT, ...SPLIT_PRODUCTS },
-    ...{ dtype, summed, out, work, REGISTERS: split ? SPLIT_REGISTERS : REGISTERS, ROWS, THREADS, WARPS },
+    ...{ dtype, summed, out, work, ROWS, THREADS, WARPS },
+    REGISTERS: split ? SPLIT_REGISTERS : registersFor(work.halvesAtOnce),
     ...{ cast: asCast(takenOf(dtype)), stored: asCast(out), ...epilogueOf(p, work) },
     ...{ term: sums?.term ?? finish, storeColumnSums: sums?.store ?? finish },
     ...functions,
@@ -312,6 +334,10 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
   const hasAllColumns = (exchanged ? down * rows : computed) === N;
   const biased = !inParts && p.bias !== undefined && hasAllColumns;
   const lanes = p.b.quads ? 4 : 2;
+  const turners = beside > 0 ? 2 : 3;
+  const words = p.a.tiles.turned ? (depth / step) * 4 : 0;
+  const multiplying = tile.each * (used / 2 + words);
+  const halves = p.b.tiles.turned && !p.split ? 2 * p.b.tiles.boxes : 1;
   return {
     ...tile,
     ...{ rows, down, across, abreast, chunks, lengths, depth, oneTerm: Math.max(...p.terms) === 1 },
@@ -337,7 +363,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
     brought: tile.held ?? 2,
     biased,
     ...{ levels, columnSums: levels.flat().length },
-    turners: beside > 0 ? 2 : 3,
+    ...{ turners, halvesAtOnce: halvesAtOnce(halves, turners, multiplying, tile.groups) },
     ...{ split: p.split !== undefined, level: Math.min(tile.level ?? depth, filled), inner: p.K },
     together: togetherOf(tile),
     paired: p.a.tiles.turned,
