@@ -19,6 +19,8 @@ import { SimDevice } from '../../src/runtime/sim/device.js';
 class ClockedDevice extends SimDevice {
   readonly costs: Readonly<Record<string, number>>;
   timed = 0;
+  /** The sample during which the host is held up for long, if there is one. */
+  delayed: number | undefined;
   /** Kernels that it was asked to compile before anything was timed. */
   readonly first = new Set<string>();
   #now = 0;
@@ -50,7 +52,7 @@ class ClockedDevice extends SimDevice {
     this.timed++;
     const started = this.#now;
     work();
-    return this.#now - started;
+    return this.#now - started + (this.timed === this.delayed ? 1e6 : 0);
   }
 }
 
@@ -146,6 +148,16 @@ describe('autotuner', () => {
     const { us, key } = JSON.parse(line!) as { us: unknown; key: string };
     assert.deepEqual(us, { guess: 10, slow: 30, fast: 5 });
     assert.match(key, /^twice-kernel .* f32\(8\) → f32\(8\) [0-9a-f]+$/);
+  });
+
+  test('a delay of the host during a sample decides nothing', () => {
+    const device = new ClockedDevice({ guess: 10, fast: 5 });
+    chosen(device, ['guess', 'fast']);
+    for (let n = 1; n <= device.timed; n++) {
+      const held = new ClockedDevice({ guess: 10, fast: 5 });
+      held.delayed = n;
+      assert.equal(chosen(held, ['guess', 'fast'], true, 8 + n), 'fast', `sample ${n}`);
+    }
   });
 
   test('the epilogue is timed with the kernel', () => {
