@@ -9,7 +9,7 @@ import {
   required,
   requireOptions,
 } from '../../core/arguments.js';
-import { type DType, requireDType } from '../../core/dtype.js';
+import { type DType, DTYPES, requireDType } from '../../core/dtype.js';
 import { ArgumentError } from '../../core/errors.js';
 
 export type Lanes = 1 | 2 | 4;
@@ -38,7 +38,16 @@ export interface NoType {
 
 export type KernelType = ValueType | MemoryType | NoType;
 
-export const value = (dtype: DType, lanes: Lanes = 1): ValueType => ({ kind: 'value', dtype, lanes });
+const typesOf = (dtype: DType): Record<Lanes, ValueType> => {
+  const type = (lanes: Lanes): ValueType => ({ kind: 'value', dtype, lanes });
+  return { 1: type(1), 2: type(2), 4: type(4) };
+};
+const VALUE_TYPES: ReadonlyMap<DType, Record<Lanes, ValueType>> = new Map(
+  Object.values(DTYPES).map((dtype) => [dtype, typesOf(dtype)]),
+);
+
+/** One object for each type: every expression refers to it. */
+export const value = (dtype: DType, lanes: Lanes = 1): ValueType => VALUE_TYPES.get(dtype)![lanes];
 export const NONE: NoType = { kind: 'none' };
 export const sameValueType = (a: ValueType, b: ValueType): boolean =>
   a.dtype === b.dtype && a.lanes === b.lanes;
