@@ -26,8 +26,13 @@ export function topological<N extends IrNode>(
   const next: number[] = [];
   const enter = (node: N): void => {
     done.add(node);
+    const src = sources(node);
+    if (src.length === 0) {
+      order.push(node);
+      return;
+    }
     path.push(node);
-    below.push(sources(node));
+    below.push(src);
     next.push(0);
   };
   for (const root of roots) {

@@ -9,7 +9,7 @@ import {
   required,
   requireOptions,
 } from '../../core/arguments.js';
-import { type DType, DTYPES, requireDType } from '../../core/dtype.js';
+import { DTYPES, type DType, requireDType } from '../../core/dtype.js';
 import { ArgumentError } from '../../core/errors.js';
 
 export type Lanes = 1 | 2 | 4;

@@ -19,6 +19,21 @@ export const jumps = (body: Node, ops: readonly Statement['op'][] = ['break', 'c
 const outsideLoops = (s: Node): readonly Statement[] =>
   s.op === 'for' || s.op === 'while' ? [] : statementsOf(s);
 
+/** `rule` on every statement, inner ones first: its replacement, or undefined to keep it. Expressions are not looked at. */
+export function rewriteStatements(
+  root: Statement,
+  rule: (statement: Statement) => Statement | undefined,
+): Statement {
+  let changed = false;
+  const src = (root.src as readonly Node[]).map((s) => {
+    const next = s.type.kind === 'none' ? rewriteStatements(s as Statement, rule) : s;
+    changed ||= next !== s;
+    return next;
+  });
+  const rebuilt = changed ? ({ ...root, src } as Statement) : root;
+  return rule(rebuilt) ?? rebuilt;
+}
+
 /** The first `return`. */
 export const returnIn = (s: Node): Node | undefined => find([s], (n) => n.op === 'return', statementsOf);
 

@@ -165,10 +165,10 @@ export class Parsing {
   /**
    * Translate what a fact of that key can change, and once more if that is the fact it misses. Nothing before it depends on
    * the fact, unless the same place has been translated without it (in a round of a loop that is unrolled): only then the
-   * kernel is translated again from its beginning.
+   * kernel is translated again from its beginning. `translate` adds statements to those made so far, and changes none of them.
    */
   attempt<T>(key: string, translate: () => T): T {
-    const [around, out, statements, arrays] = [this.#around, this.#out, [...this.#out], [...this.arrays]];
+    const [around, out, statements, arrays] = [this.#around, this.#out, this.#out.length, this.arrays.size];
     try {
       const made = translate();
       if (!this.#facts.has(key)) this.#withoutFact.add(key);
@@ -179,9 +179,8 @@ export class Parsing {
       this.#missing = undefined;
       this.#around = around;
       this.#out = out;
-      out.splice(0, out.length, ...statements);
-      this.arrays.clear();
-      for (const [name, decl] of arrays) this.arrays.set(name, decl);
+      out.length = statements;
+      for (const name of [...this.arrays.keys()].slice(arrays)) this.arrays.delete(name);
       return translate();
     }
   }

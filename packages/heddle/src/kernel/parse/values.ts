@@ -67,19 +67,21 @@ export type Binding =
     };
 
 export class Scope {
-  readonly #names = new Map<string, Binding>();
+  /** None until something is declared: most blocks declare nothing. */
+  #names: Map<string, Binding> | undefined;
   readonly #outer: Scope | undefined;
   constructor(outer?: Scope) {
     this.#outer = outer;
   }
   get(name: string): Binding | undefined {
-    return this.#names.get(name) ?? this.#outer?.get(name);
+    return this.#names?.get(name) ?? this.#outer?.get(name);
   }
   set(name: string, binding: Binding): void {
+    this.#names ??= new Map();
     this.#names.set(name, binding);
   }
   /** All names that are known here. */
   names(): string[] {
-    return [...this.#names.keys(), ...(this.#outer?.names() ?? [])];
+    return [...(this.#names?.keys() ?? []), ...(this.#outer?.names() ?? [])];
   }
 }

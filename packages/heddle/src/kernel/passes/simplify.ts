@@ -1,15 +1,21 @@
 /** Simplify a kernel: exact algebra, constants carried forward, branches that are decided, values nobody reads. */
 import { topological } from '../../core/node.js';
-import { block, type Expr, type KernelIr, type Node, type Statement, type Variable } from '../ir/ir.js';
+import {
+  type ArrayDecl,
+  block,
+  type Expr,
+  type KernelIr,
+  type Node,
+  type Statement,
+  type Variable,
+} from '../ir/ir.js';
 import { jumps } from '../ir/walk.js';
 import { isPure, simplifyExpr } from './simplify-expressions.js';
 
 export function simplify(ir: KernelIr): KernelIr {
   const body = block(new Simplifier().list([ir.body]), ir.body.at);
-  const alive = block(withoutDead(body.src as readonly Statement[]), ir.body.at);
-  const used = new Set<unknown>();
-  for (const node of topological<Node>([alive])) if (node.op === 'array') used.add(node.arg);
-  return { ...ir, body: alive, arrays: ir.arrays.filter((a) => used.has(a)) };
+  const { alive, uses } = withoutDead(body.src as readonly Statement[]);
+  return { ...ir, body: block(alive, ir.body.at), arrays: ir.arrays.filter((a) => uses(a) > 0) };
 }
 
 /** Values that cost nothing to repeat and never change. */
@@ -26,27 +32,25 @@ class Simplifier {
 
   /** An expression or memory, simplified once. */
   expr(e: Node): Node {
+    if (e.op === 'variable') return this.#values.get(e.arg) ?? e;
+    if (e.src.length === 0) return e;
     const known = this.#done.get(e);
     if (known) return known;
-    const result = this.#expr(e as Expr);
+    const result = simplifyExpr(this.#sources(e as Expr));
     this.#done.set(e, result);
     return result;
   }
 
-  #expr(e: Expr): Node {
-    if (e.op === 'variable') return this.#values.get(e.arg) ?? e;
-    if (e.src.length === 0) return e;
-    return simplifyExpr(this.#sources(e));
-  }
-
   #sources<N extends Node>(node: N): N {
-    let changed = false;
-    const src = node.src.map((s) => {
-      const next = this.expr(s as Node);
-      if (next !== s) changed = true;
-      return next;
-    });
-    return changed ? { ...node, src } : node;
+    let src: Node[] | undefined;
+    for (let i = 0; i < node.src.length; i++) {
+      const source = node.src[i] as Node;
+      const next = this.expr(source);
+      if (next === source) continue;
+      src ??= node.src.slice() as Node[];
+      src[i] = next;
+    }
+    return src ? { ...node, src } : node;
   }
 
   /** Statements, with blocks flattened; nothing stands after a jump. */
@@ -118,9 +122,15 @@ class Simplifier {
   }
 }
 
-/** Drop variables nobody reads, from the last statement to the first, so that what only they read goes too. */
-function withoutDead(statements: readonly Statement[]): Statement[] {
-  const reads = new Map<Variable, number>();
+/**
+ * Drop variables nobody reads, from the last statement to the first, so that what only they read goes too. `uses` says how often
+ * those that are left use an array.
+ */
+function withoutDead(statements: readonly Statement[]): {
+  readonly alive: Statement[];
+  readonly uses: (array: ArrayDecl) => number;
+} {
+  const reads = new Map<Variable | ArrayDecl, number>();
   /** Each expression of a statement is its own graph: what it reads, it reads once. */
   const count = (root: Node, by: number): void => {
     if (root.op === 'block' || root.op === 'if' || root.op === 'for' || root.op === 'while') {
@@ -128,7 +138,7 @@ function withoutDead(statements: readonly Statement[]): Statement[] {
       return;
     }
     for (const node of topological([root])) {
-      if (node.op === 'variable') reads.set(node.arg, (reads.get(node.arg) ?? 0) + by);
+      if (node.op === 'variable' || node.op === 'array') reads.set(node.arg, (reads.get(node.arg) ?? 0) + by);
     }
   };
   for (const s of statements) count(s, 1);
@@ -160,5 +170,5 @@ function withoutDead(statements: readonly Statement[]): Statement[] {
     }
     return { ...node, src } as Statement;
   };
-  return list(statements);
+  return { alive: list(statements), uses: (array) => reads.get(array) ?? 0 };
 }

@@ -1,7 +1,6 @@
 /** Unroll short loops with constant bounds, inner ones first, so that their indices become constants. */
-import { rewrite } from '../../core/rewrite.js';
 import { constant, type Expr, type KernelIr, type Node, type Statement } from '../ir/ir.js';
-import { copyOf, jumps } from '../ir/walk.js';
+import { copyOf, jumps, rewriteStatements } from '../ir/walk.js';
 
 /** More iterations than this stay a loop. */
 const MOST_ITERATIONS = 16;
@@ -16,11 +15,11 @@ export function unroll(ir: KernelIr): KernelIr {
 
 /** Loops that the CUDA compiler is asked to unroll, without the long ones. */
 export function limitUnrolling(ir: KernelIr): KernelIr {
-  const rule = (node: Node): Node | undefined =>
-    node.op === 'for' && node.arg.unroll === true && roundsOf(node) > MOST_FOR_CUDA
-      ? { ...node, arg: { ...node.arg, unroll: false } }
+  const rule = (s: Statement): Statement | undefined =>
+    s.op === 'for' && s.arg.unroll === true && roundsOf(s) > MOST_FOR_CUDA
+      ? { ...s, arg: { ...s.arg, unroll: false } }
       : undefined;
-  const body = rewrite<Node>(ir.body, rule) as Statement;
+  const body = rewriteStatements(ir.body, rule);
   return body === ir.body ? ir : { ...ir, body };
 }
 

@@ -3,7 +3,15 @@
 import { topological } from '../../core/node.js';
 import type { IntrinsicRecord } from '../../kernel/ir/intrinsic-record.js';
 import { INTRINSICS } from '../../kernel/ir/intrinsics.js';
-import type { Expr, MemoryNode, Node, Param, Statement, Variable } from '../../kernel/ir/ir.js';
+import {
+  type Expr,
+  isOfCluster,
+  type MemoryNode,
+  type Node,
+  type Param,
+  type Statement,
+  type Variable,
+} from '../../kernel/ir/ir.js';
 
 /** How a kernel touches memory at one place. */
 export interface Access {
@@ -48,6 +56,10 @@ export interface Analysis {
   readonly indexArithmetic: ReadonlySet<Node>;
   /** Whether threads may end before others. */
   readonly returns: boolean;
+  /** Whether blocks of a cluster work together. */
+  readonly isOfCluster: boolean;
+  /** Whether warpgroups give registers to others. */
+  readonly movesRegisters: boolean;
   /** Variables by which more than one number is divided. */
   readonly divisors: ReadonlySet<Variable>;
   /** Constant variables whose values are stored to buffers, and nothing else: a store rounds them. */
@@ -77,6 +89,8 @@ export function analyse(body: Statement): Analysis {
   return {
     indexArithmetic: indexArithmetic(nodes, accesses, definitions),
     returns: nodes.some(({ op }) => op === 'return'),
+    isOfCluster: nodes.some(isOfCluster),
+    movesRegisters: nodes.some(movesRegisters),
     divisors: divisorsOf(nodes),
     onlyStored: onlyStored(nodes),
     written: new Set(
@@ -85,6 +99,9 @@ export function analyse(body: Statement): Analysis {
     isMultiple: (e, n) => isMultiple(e, n, definitions, new Set()),
   };
 }
+
+const movesRegisters = ({ op, arg }: Node): boolean =>
+  op === 'effect' && (arg === 'raiseRegisters' || arg === 'lowerRegisters');
 
 function divisorsOf(nodes: readonly Node[]): Set<Variable> {
   const [once, again] = [new Set<Variable>(), new Set<Variable>()];
@@ -155,14 +172,15 @@ function indexArithmetic(
     if (user.op !== 'alu' || !COMPARISONS.has(user.arg)) return dropped.has(user);
     return at !== SMALLER[user.arg] || !isSize(user.src[1 - at] as Expr);
   };
+  const isMine = (source: Node): boolean =>
+    source.op === 'variable' ? followed.has(source.arg) : found.has(source);
   // From users to what they use, so that once is enough but for variables that loops set.
-  const users = nodes.toReversed();
+  const users = nodes.filter(({ src }) => (src as readonly Node[]).some(isMine)).reverse();
   for (let changed = true; changed; ) {
     changed = false;
     for (const user of users) {
       (user.src as readonly Node[]).forEach((source, at) => {
-        const mine = source.op === 'variable' ? followed.has(source.arg) : found.has(source);
-        if (!mine || !isCompared(user, at)) return;
+        if (!isMine(source) || !isCompared(user, at)) return;
         changed = true;
         found.delete(source);
         dropped.add(source);

@@ -8,19 +8,9 @@
 import { basename } from '#platform/paths.js';
 import { i32, isByte } from '../../core/dtype.js';
 import { around, InternalError, type Location } from '../../core/errors.js';
-import { some } from '../../core/node.js';
 import { ASYNCHRONOUS } from '../../kernel/ir/asynchronous.js';
 import { INTRINSICS, type Intrinsic } from '../../kernel/ir/intrinsics.js';
-import {
-  type ArrayDecl,
-  type Expr,
-  isOfCluster,
-  type KernelIr,
-  type Node,
-  type Param,
-  type Statement,
-  type Variable,
-} from '../../kernel/ir/ir.js';
+import type { ArrayDecl, Expr, KernelIr, Param, Statement, Variable } from '../../kernel/ir/ir.js';
 import { operandsOf } from '../../kernel/ir/operands.js';
 import { type SharedLayout, sharedLayoutOf } from '../../kernel/ir/shared-layout.js';
 import { isBuffer } from '../../kernel/ir/types.js';
@@ -103,10 +93,7 @@ class Writer {
     this.#options = options;
     this.#analysis = analyse(ir.body);
     const { maxThreads = 32 } = options;
-    this.#prelude = new Prelude(
-      maxThreads % 32 === 0 && !this.#analysis.returns,
-      some<Node>([ir.body], isOfCluster),
-    );
+    this.#prelude = new Prelude(maxThreads % 32 === 0 && !this.#analysis.returns, this.#analysis.isOfCluster);
     this.#messages = new Messages(ir.name, cudaEntry(ir), this.#prelude);
     const block = ir.lists === undefined ? undefined : LIST_BLOCK;
     this.#expressions = new CudaExpressions(this.#prelude, this.#names, this.#analysis, block);
@@ -116,7 +103,7 @@ class Writer {
     const { params, arrays, body, lists, resident } = this.#ir;
     const { maxThreads } = this.#options;
     // Registers can be moved between warpgroups only where their number is fixed: by one block of a multiprocessor.
-    const most = some([body], movesRegisters) ? 1 : resident;
+    const most = this.#analysis.movesRegisters ? 1 : resident;
     const blocks = most === undefined ? '' : `, ${most}`;
     const bounds = maxThreads === undefined ? '' : ` __launch_bounds__(${maxThreads}${blocks})`;
     const list =
@@ -434,9 +421,6 @@ class Writer {
     this.#line('}');
   }
 }
-
-const movesRegisters = ({ op, arg }: Node): boolean =>
-  op === 'effect' && (arg === 'raiseRegisters' || arg === 'lowerRegisters');
 
 /** Whether an expression is as good evaluated again: it is short and nothing in the loop can change it. */
 function isFixed(e: Expr): boolean {

@@ -3,7 +3,7 @@
 import { openSums } from '#schedule/open-sums.js';
 import { spreadWindows } from '#schedule/spread.js';
 import { f32, isHalf } from '../../core/dtype.js';
-import { topological } from '../../core/node.js';
+import { some, topological } from '../../core/node.js';
 import { stridesOf } from '../../core/shape.js';
 import {
   callOf,
@@ -161,7 +161,7 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
     // Stages of one kernel stay so: it is compiled once.
     const known = new Map<KernelIr, { readonly kernel: KernelIr; readonly extra: GraphNode[] }>();
     const withExtra = (kernel: KernelIr): { readonly kernel: KernelIr; readonly extra: GraphNode[] } => {
-      const used = paramsUsed(kernel.body);
+      const used = paramsUsed(kernel.body, new Set(extra.map(([, memory]) => memory.arg as Param)));
       const mine = extra.filter(([, memory]) => used.has(memory.arg as Param));
       const params = [...kernel.params, ...mine.map(([, memory]) => memory.arg as Param)];
       return { kernel: { ...kernel, params }, extra: mine.map(([n]) => n) };
@@ -309,5 +309,13 @@ function storeLanes(
   else for (let i = 0; i < lanes; i++) store(k.lane(v, i), k.alu('add', [index, k.int(i)]));
 }
 
-const paramsUsed = (body: Node): Set<Param> =>
-  new Set(topological([body]).flatMap((node) => (node.op === 'buffer' ? [node.arg] : [])));
+/** Those of some parameters that a kernel's statements use; nothing more is looked at once all of them are found. */
+function paramsUsed(body: Node, params: ReadonlySet<Param>): Set<Param> {
+  const used = new Set<Param>();
+  if (params.size === 0) return used;
+  some([body], (node) => {
+    if (node.op === 'buffer' && params.has(node.arg)) used.add(node.arg);
+    return used.size === params.size;
+  });
+  return used;
+}
