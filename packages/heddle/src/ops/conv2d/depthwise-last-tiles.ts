@@ -10,7 +10,7 @@ import {
   lastLayout,
   tapsAtOnce,
 } from './depthwise-last.js';
-import { lanesFor, productsOf } from './depthwise-patch.js';
+import { lanesFor, productsOf, sidesOf } from './depthwise-patch.js';
 import { LEVEL, patchesOf } from './depthwise-tiles.js';
 
 const { received, cached, instructions, unhidden, latency, wait, tail } = FITTED.depthwise;
@@ -38,14 +38,24 @@ const lanesOf = (
   return ([1, 2, 4] as const).filter((n) => n <= most);
 };
 
-function* candidates(p: LastDepthwise, isWeight: boolean): Generator<LastPatch> {
-  for (const patch of patchesOf(p, DOWN, ACROSS))
-    for (const [lanes, warps] of combinations(lanesOf(p, isWeight), [4, 8]))
-      yield { ...patch, lanes, threads: warps * GPU.warp, ahead: AHEAD };
+/** A patch, and how it is spread over blocks: the rules ask for that many times. */
+interface Tile<P extends LastPatch> {
+  readonly patch: P;
+  readonly layout: LastLayout;
+}
+
+function* candidates(p: LastDepthwise, isWeight: boolean): Generator<Tile<LastPatch>> {
+  for (const patch of patchesOf(p, DOWN, ACROSS)) {
+    const sides = sidesOf(p, patch);
+    for (const [lanes, warps] of combinations(lanesOf(p, isWeight), [4, 8])) {
+      const whole = { ...patch, lanes, threads: warps * GPU.warp, ahead: AHEAD };
+      yield { patch: whole, layout: lastLayout(p, whole, isWeight, sides) };
+    }
+  }
 }
 
 /** Patches alike in channels and columns: of these the fastest is timed, so that the others are of another kind. */
-const kindOf = ({ lanes, columns }: LastPatch): string => `${lanes} ${columns}`;
+const kindOf = ({ patch: { lanes, columns } }: Tile<LastPatch>): string => `${lanes} ${columns}`;
 
 /** Warps that a multiprocessor has at once, at least: fewer do not keep it busy. */
 const LEAST_WARPS = 12;
@@ -92,8 +102,7 @@ const movedBy = ({ rows, columns, patch }: LastLayout): number =>
 
 const fitting =
   (isWeight: boolean) =>
-  ({ limits }: Target, p: LastDepthwise, patch: LastPatch): boolean => {
-    const layout = lastLayout(p, patch, isWeight);
+  ({ limits }: Target, p: LastDepthwise, { patch, layout }: Tile<LastPatch>): boolean => {
     const isSmallest = patch.rows <= p.stride[0] && patch.columns <= p.stride[1] && patch.lanes === 1;
     const isShort = (productsOf(layout) + movedBy(layout)) * patch.lanes <= MOST_WRITTEN;
     return (
@@ -146,11 +155,10 @@ function cyclesOf(
 
 const blocksOf = ({ chunks, items, down }: LastLayout): number => chunks * Math.ceil(items / down);
 
-const rule: LaunchRule<LastDepthwise, LastPatch> = {
+const rule: LaunchRule<LastDepthwise, Tile<LastPatch>> = {
   candidates: (_target, p) => candidates(p, false),
   fits: fitting(false),
-  cycles(target, p, patch) {
-    const layout = lastLayout(p, patch, false);
+  cycles(target, p, { layout }) {
     const times = p.inputs * layout.pieces;
     return cyclesOf(target, p, layout, { isWeight: false, times, blocks: blocksOf(layout) });
   },
@@ -159,24 +167,22 @@ const rule: LaunchRule<LastDepthwise, LastPatch> = {
 
 /** Patches of a thread, the most promising first. */
 export const lastPatches = (p: LastDepthwise, target: Target, count = 4): LastPatch[] =>
-  fastestTiles(rule, target, p, count);
+  fastestTiles(rule, target, p, count).map(({ patch }) => patch);
 
-const weightRule: LaunchRule<LastDepthwise, LastWeightPatch> = {
+const weightRule: LaunchRule<LastDepthwise, Tile<LastWeightPatch>> = {
   *candidates({ limits, units }, p) {
-    for (const patch of candidates(p, true)) {
-      const layout = lastLayout(p, patch, true);
+    for (const { patch, layout } of candidates(p, true)) {
       const resident = residentBlocks(limits, needsOf(p, layout, true));
       const rounds = Math.ceil(layout.items / layout.down);
       const least = Math.ceil((rounds * patch.rows * patch.columns) / LEVEL);
       for (const waves of [1, 2]) {
         const wanted = (waves * resident * units) / (layout.chunks * layout.pieces);
-        yield { ...patch, parts: splitsOf(rounds, Math.max(wanted, least)) };
+        yield { patch: { ...patch, parts: splitsOf(rounds, Math.max(wanted, least)) }, layout };
       }
     }
   },
   fits: fitting(true),
-  cycles(target, p, patch) {
-    const layout = lastLayout(p, patch, true);
+  cycles(target, p, { patch, layout }) {
     const times = Math.ceil(layout.items / layout.down / patch.parts);
     const blocks = patch.parts * layout.chunks * layout.pieces;
     const added = (4 * patch.parts * layout.channels * layout.allTaps) / cached / target.units;
@@ -187,4 +193,4 @@ const weightRule: LaunchRule<LastDepthwise, LastWeightPatch> = {
 
 /** Ways to sum the weight gradient, the most promising first. */
 export const lastWeightPatches = (p: LastDepthwise, target: Target, count = 4): LastWeightPatch[] =>
-  fastestTiles(weightRule, target, p, count);
+  fastestTiles(weightRule, target, p, count).map(({ patch }) => patch);

@@ -20,7 +20,7 @@ import { asCast, defineKernel, type Intrinsics, type Memory } from '../../kernel
 import { finishEarly } from '../../kernel/passes/finish-early.js';
 import { type Lanes, loadLanes, localLanes, splatLanes, storeLanes } from '../lanes.js';
 import type { GridKernel } from '../tiled.js';
-import { type Patch, sidesOf } from './depthwise-patch.js';
+import { type Patch, type PatchSides, sidesOf } from './depthwise-patch.js';
 import type { Convolution } from './problem.js';
 
 /** What is convolved. A group has one channel of x. */
@@ -56,8 +56,8 @@ export function lastLayout(
   p: LastDepthwise,
   { lanes, threads, ahead, ...patch }: LastPatch,
   isWeight: boolean,
+  sides: PatchSides = sidesOf(p, patch),
 ) {
-  const sides = sidesOf(p, patch);
   const channels = channelsOf(p);
   const shares = Math.ceil(channels / lanes);
   const chunks = Math.ceil(shares / GPU.warp);

@@ -69,18 +69,20 @@ export const isEqual = (a: Structure, b: Structure): boolean =>
 interface Draft {
   readonly structure: Structure;
   readonly members: Map<GraphNode, 'row' | 'element'>;
-  /** Kernels that must run before. */
-  readonly after: Set<Draft>;
+  /** Kernels that must run later. */
+  readonly before: Set<Draft>;
 }
 
-/** Whether one of these kernels, other than `draft` itself, must follow it. Each is looked at once: there are hundreds. */
+/**
+ * Whether one of these kernels, other than `draft` itself, must follow it. The search begins at `draft`: hundreds run before the
+ * kernel of a node, but few are known yet to run after it.
+ */
 const mustFollow = (drafts: ReadonlySet<Draft>, draft: Draft): boolean => {
-  const before = new Set(drafts);
-  before.delete(draft);
-  for (const at of before)
-    for (const earlier of at.after) {
-      if (earlier === draft) return true;
-      before.add(earlier);
+  const following = new Set([draft]);
+  for (const at of following)
+    for (const later of at.before) {
+      if (later !== draft && drafts.has(later)) return true;
+      following.add(later);
     }
   return false;
 };
@@ -128,7 +130,7 @@ export function reductionsOf(
     draft.members.set(node, per);
     draftOf.set(node, draft);
     chain.set(node, lengthOf(node));
-    for (const other of needs.get(node)!) if (other !== draft) draft.after.add(other);
+    for (const other of needs.get(node)!) if (other !== draft) other.before.add(draft);
     needs.set(node, united([needs.get(node)!, new Set([draft])]));
   };
 
@@ -141,8 +143,8 @@ export function reductionsOf(
       into.members.set(member, per);
       draftOf.set(member, into);
     }
-    for (const before of other.after) into.after.add(before);
-    for (const { after } of drafts) if (after.delete(other)) after.add(into);
+    for (const later of other.before) into.before.add(later);
+    for (const { before } of drafts) if (before.delete(other)) before.add(into);
     const renamed = new Map<ReadonlySet<Draft>, ReadonlySet<Draft>>();
     for (const [node, set] of needs) {
       if (!set.has(other)) continue;
@@ -176,7 +178,7 @@ export function reductionsOf(
         [...sources].find((d) => suits(d) && d.members.get(x) === 'element') ??
         drafts.find((d) => suits(d) && !needs.get(node)!.has(d) && isForSame(node, d) && readSame(node, d));
       const draft =
-        found && fits(node, found) ? found : { structure: own, members: new Map(), after: new Set<Draft>() };
+        found && fits(node, found) ? found : { structure: own, members: new Map(), before: new Set<Draft>() };
       if (draft !== found) drafts.push(draft);
       join(node, 'row', draft);
     } else if (node.op === 'map' || node.op === 'reshape' || node.op === 'detach') {
