@@ -16,7 +16,7 @@ import type { Group, RowLink, RowProduct } from '../group.js';
 import { chainThreads } from '../lower/chain-shares.js';
 import type { Plan, PlanSetting } from '../plan.js';
 import { isReduction } from './finish.js';
-import { needsGroup, readsOfGroup } from './followers.js';
+import { knownReads, needsGroup, type Reads, readsOfGroup } from './followers.js';
 import { inOrder, type Partition } from './partition.js';
 
 /** Reduced elements of a row, each warp of a block reducing all of them. */
@@ -31,10 +31,13 @@ const MOST_KEPT = GPU.freeSharedBytes / 2;
 export function chainRows({ groups, stored, roots }: Plan, { target }: PlanSetting): Partition {
   const isRoot = new Set(roots);
   let plan: Partition = { groups, stored };
+  let reads = knownReads(stored);
   for (const first of groups) {
     if (!(isOfRows(first) || sumOfParts(first)) || !plan.groups.includes(first)) continue;
-    const draft = new Draft(first, plan, target);
-    if (draft.chain.length > 1) plan = joined(draft, plan, isRoot);
+    const draft = new Draft(first, plan, reads, target);
+    if (draft.chain.length < 2) continue;
+    plan = joined(draft, plan, isRoot);
+    reads = knownReads(plan.stored);
   }
   return plan;
 }
@@ -56,17 +59,16 @@ class Draft {
   /** The weights of the products. */
   readonly #weights = new Set<GraphNode>();
 
-  constructor(first: Group, { groups, stored }: Partition, target: Target) {
+  constructor(first: Group, { groups, stored }: Partition, readsIn: Reads, target: Target) {
     const { shape, size } = first.call?.node ?? first.roots[0]!;
     this.rows = size / shape.at(-1)!;
     this.#stored = stored;
     this.#target = target;
     if (this.rows === 1 || !this.#take(first)) return;
-    const depths = depthsOf(groups, stored);
+    const depths = depthsOf(groups, readsIn);
     const start = depths.get(first.roots[0]!)!;
-    const readsIn = (group: Group): ReadonlySet<GraphNode> => readsOfGroup(group, stored);
     for (const group of groups) {
-      const reads = [...readsOfGroup(group, stored)];
+      const reads = [...readsIn(group)];
       if (group === first || !reads.some((n) => this.#made.has(n))) continue;
       // It waits for nothing that is made beside the chain.
       const others = reads.filter((n) => !this.#made.has(n));
@@ -161,10 +163,10 @@ function joined(
 }
 
 /** How many launches one after the other come before what makes a node. */
-function depthsOf(groups: readonly Group[], stored: ReadonlySet<GraphNode>): Map<GraphNode, number> {
+function depthsOf(groups: readonly Group[], readsIn: Reads): Map<GraphNode, number> {
   const depths = new Map<GraphNode, number>();
   for (const group of groups) {
-    const depth = Math.max(0, ...[...readsOfGroup(group, stored)].map((n) => (depths.get(n) ?? -1) + 1));
+    const depth = Math.max(0, ...[...readsIn(group)].map((n) => (depths.get(n) ?? -1) + 1));
     for (const root of group.roots) depths.set(root, depth);
   }
   return depths;

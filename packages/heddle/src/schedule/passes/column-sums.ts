@@ -12,7 +12,7 @@ import type { Target } from '../../kernel/ir/target.js';
 import { type Group, type MatrixReduction, readsOf } from '../group.js';
 import type { Plan, PlanSetting } from '../plan.js';
 import { canFinish, comesInVectors } from './finish.js';
-import { needsGroup, readsOfGroup } from './followers.js';
+import { knownReads, needsGroup, type Reads } from './followers.js';
 import { neededFor, type Partition } from './partition.js';
 
 /**
@@ -20,13 +20,18 @@ import { neededFor, type Partition } from './partition.js';
  * compute, each goes where its own elements are stored.
  */
 export function joinSums({ groups, stored }: Plan, { target }: PlanSetting): Partition {
+  const reads = knownReads(stored);
   let joined = groups;
   for (const host of groups) {
     const rows = rowsOf(host, target);
     if (rows === undefined) continue;
     for (const sums of joined) {
       if (sums.call || !sums.reduction || !areParts(sums.reduction, host.roots[0]!, rows)) continue;
-      const [own, others] = parted(sums, (root) => takes(host, root, sums, joined, stored, target), stored);
+      const [own, others] = parted(
+        sums,
+        (root) => takes(host, root, sums, joined, stored, target, reads),
+        stored,
+      );
       if (!own) continue;
       const both = { ...host, roots: [...host.roots, ...own.roots], reduction: own.reduction! };
       joined = joined.flatMap((group) => (group === host ? both : group === sums ? (others ?? []) : group));
@@ -70,6 +75,7 @@ function takes(
   groups: readonly Group[],
   stored: ReadonlySet<GraphNode>,
   target: Target,
+  readsIn: Reads,
 ): boolean {
   const { roots, reduction } = sums;
   const { model } = target;
@@ -78,7 +84,7 @@ function takes(
   if (!reads.has(made) || host.roots.some((n) => n !== made && reads.has(n))) return false;
   // With all sums that it is made of.
   const before = sums.roots.filter((n) => n !== root && reads.has(n));
-  if (!before.every((n) => takes(host, n, sums, groups, stored, target))) return false;
+  if (!before.every((n) => takes(host, n, sums, groups, stored, target, readsIn))) return false;
   const ofRows = reduction!.members.flatMap((member) => (member.per === 'row' ? [member.node] : []));
   if (!ofRows.includes(root) || !comesInVectors(root.dtype, model)) return false;
   const known = new Set([...stored, ...ofRows]);
@@ -87,7 +93,7 @@ function takes(
   const inside = topological([root], (n) => (n !== root && stored.has(n) && !roots.includes(n) ? [] : n.src));
   if (!inside.every((n) => n.op !== 'reduce' || !ofRows.includes(n) || canSum(n))) return false;
   const others = [...reads].filter((n) => n !== made && !roots.includes(n));
-  return !needsGroup(others, host, groups, (group) => readsOfGroup(group, stored));
+  return !needsGroup(others, host, groups, readsIn);
 }
 
 /** Whether what is reduced are so many rows of `made` at a time, seen as a matrix whose columns are its last dimension. */

@@ -79,10 +79,20 @@ const reduces = (root: GraphNode, stored: ReadonlySet<GraphNode>): boolean =>
   );
 
 /** The stored nodes that a group reads. */
-type Reads = (group: Group) => ReadonlySet<GraphNode>;
+export type Reads = (group: Group) => ReadonlySet<GraphNode>;
 
 export const readsOfGroup = ({ roots }: Group, stored: ReadonlySet<GraphNode>): Set<GraphNode> =>
   new Set(roots.flatMap((root) => [...readsOf(root, stored)].filter((r) => !roots.includes(r))));
+
+/** `readsOfGroup` where these nodes are stored: found once for each group. */
+export function knownReads(stored: ReadonlySet<GraphNode>): Reads {
+  const known = new Map<Group, ReadonlySet<GraphNode>>();
+  return (group) => {
+    const reads = known.get(group) ?? readsOfGroup(group, stored);
+    known.set(group, reads);
+    return reads;
+  };
+}
 
 /** Whether `group` can be computed where `host` stores its one result. */
 function follows(

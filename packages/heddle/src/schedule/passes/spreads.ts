@@ -7,7 +7,7 @@ import type { GraphNode } from '../../graph/node.js';
 import { type Group, memoryOf } from '../group.js';
 import type { Plan } from '../plan.js';
 import { comesInVectors } from './finish.js';
-import { needsGroup, readsOfGroup } from './followers.js';
+import { knownReads, needsGroup } from './followers.js';
 import { inOrder, type Partition } from './partition.js';
 
 /** The groups, with calls that give windows among the results of those that make their sources. */
@@ -38,7 +38,7 @@ function hostOf(
   if (!op.spreads?.(arg)) return undefined;
   const reads = call.node.src.map((s) => memoryOf(s, stored));
   if (![call.node, ...reads].every(({ dtype }) => comesInVectors(dtype, 'threads'))) return undefined;
-  const readsIn = (group: Group): ReadonlySet<GraphNode> => readsOfGroup(group, stored);
+  const readsIn = knownReads(stored);
   return groups.find((host) => {
     const isMade = (n: GraphNode): boolean =>
       host.roots.includes(n) && !host.spreads?.includes(n) && n.size !== host.chain?.rows;
