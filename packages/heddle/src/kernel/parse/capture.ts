@@ -15,6 +15,8 @@ interface Parsed {
 /** A captured function: what it says and where it stands. */
 export interface Captured extends Parsed {
   readonly origin: Origin;
+  /** Of the nodes that something was made of, by where they begin: a loop that is unrolled comes to each many times. */
+  readonly places: Map<number, SourcePlace>;
 }
 
 const parsed = new Map<string, Parsed>();
@@ -28,20 +30,20 @@ export function capture(fn: (...args: never[]) => unknown, subject: string): Cap
     throw new KernelError(`${subject} must be a function or an arrow function, got ${String(fn)}.`);
   const text = Function.prototype.toString.call(fn);
   const origin = originOf(fn, text, subject);
-  if (/\{\s*\[native code\]\s*\}\s*$/.test(text)) {
-    throw new KernelError(
-      `${subject} has no source: it is a native or bound function. Pass the function itself, not fn.bind(…).`,
-    );
-  }
   let known = parsed.get(text);
   if (!known) {
     known = parseText(text, subject, origin);
     parsed.set(text, known);
   }
-  return { ...known, origin };
+  return { ...known, origin, places: new Map() };
 }
 
 function parseText(text: string, subject: string, origin: Origin): Parsed {
+  if (/\{\s*\[native code\]\s*\}\s*$/.test(text)) {
+    throw new KernelError(
+      `${subject} has no source: it is a native or bound function. Pass the function itself, not fn.bind(…).`,
+    );
+  }
   const method = `({${text}})`;
   for (const [source, shift] of [
     [text, 0],

@@ -105,6 +105,7 @@ function parametersOf(params: readonly Param[]): RecordValue {
 }
 
 function contextOf(constants: Readonly<Record<string, unknown>>): RecordValue {
+  const known = new Map<string, Value>();
   return {
     kind: 'record',
     name: 'the context',
@@ -113,13 +114,18 @@ function contextOf(constants: Readonly<Record<string, unknown>>): RecordValue {
       const own = CONTEXT.get(name);
       if (own) return own();
       if (!Object.hasOwn(constants, name)) return undefined;
-      const constant = constants[name];
-      if (isIrFunction(constant)) return { kind: 'ir-function', name, build: constant.build };
-      return typeof constant === 'function'
-        ? authorFunction(name, constant as AnyFunction)
-        : fromStatic(constant);
+      const value = known.get(name) ?? constantValue(name, constants[name]);
+      known.set(name, value);
+      return value;
     },
   };
+}
+
+function constantValue(name: string, constant: unknown): Value {
+  if (isIrFunction(constant)) return { kind: 'ir-function', name, build: constant.build };
+  return typeof constant === 'function'
+    ? authorFunction(name, constant as AnyFunction)
+    : fromStatic(constant);
 }
 
 function authorFunction(name: string, fn: AnyFunction): Value {

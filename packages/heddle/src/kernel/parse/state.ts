@@ -115,7 +115,13 @@ export class Parsing {
   // ── Places ───────────────────────────────────────────────────────────────────────────────────────────────────
 
   at(node: Syntax): Location {
-    return new SourcePlace(this.source.origin, node.start - this.source.shift);
+    const { places, origin, shift } = this.source;
+    let place = places.get(node.start);
+    if (!place) {
+      place = new SourcePlace(origin, node.start - shift);
+      places.set(node.start, place);
+    }
+    return place;
   }
 
   textOf(node: Syntax): string {
@@ -334,10 +340,12 @@ const stable = new WeakMap<Expr, boolean>();
 
 /** Whether no statement can change the value of `expr`. */
 export function isStable(expr: Expr): boolean {
+  if (expr.op === 'load') return false;
+  if (expr.op === 'variable') return expr.arg.constant;
+  if (expr.src.length === 0) return true;
   let known = stable.get(expr);
   if (known === undefined) {
-    const settled = expr.op !== 'load' && (expr.op !== 'variable' || expr.arg.constant);
-    known = settled && (expr.src as readonly Expr[]).every(isStable);
+    known = (expr.src as readonly Expr[]).every(isStable);
     stable.set(expr, known);
   }
   return known;

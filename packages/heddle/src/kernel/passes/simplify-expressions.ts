@@ -45,9 +45,11 @@ const purity = new WeakMap<Expr, boolean>();
 
 /** Whether an expression may be left out: it does nothing but give its value. */
 export function isPure(e: Expr): boolean {
+  if (e.op === 'intrinsic') return false;
+  if (e.src.length === 0) return true;
   const known = purity.get(e);
   if (known !== undefined) return known;
-  const pure = e.op !== 'intrinsic' && (e.src as readonly Expr[]).every(isPure);
+  const pure = (e.src as readonly Expr[]).every(isPure);
   purity.set(e, pure);
   return pure;
 }
