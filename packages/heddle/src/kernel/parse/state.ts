@@ -53,7 +53,7 @@ export class Parsing {
   readonly arrays = new Map<string, ArrayDecl>();
   readonly #origin: TranslationInput;
   readonly #facts: Map<string, Fact['is']>;
-  /** Changed by `within` alone. */
+  /** Changed by `within` and `nested` alone. */
   #around: Around;
   /** The statements of the innermost block; changed by `nested` alone. */
   #out: Statement[] = [];
@@ -155,11 +155,13 @@ export class Parsing {
     translate: () => T,
     changes: Partial<Around> = {},
   ): { readonly statements: Statement[]; readonly result: T } {
-    const outer = this.#out;
+    const [out, around] = [this.#out, this.#around];
     const statements: Statement[] = [];
     this.#out = statements;
-    const result = this.within({ ...changes, scope: new Scope(this.scope) }, translate);
-    this.#out = outer;
+    this.#around = { ...around, ...changes, scope: new Scope(around.scope) };
+    const result = translate();
+    this.#around = around;
+    this.#out = out;
     return { statements, result };
   }
 

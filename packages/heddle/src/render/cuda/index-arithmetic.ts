@@ -75,17 +75,19 @@ const LINEAR: ReadonlySet<string> = new Set(['add', 'sub', 'mul', 'neg']);
 
 export function analyse(body: Statement): Analysis {
   const nodes = topological<Node>([body]);
+  const accesses: Access[] = [];
   const definitions = new Map<Variable, Expr[]>();
   const define = (variable: Variable, ...values: Expr[]): void => {
     definitions.set(variable, [...(definitions.get(variable) ?? []), ...values]);
   };
   for (const node of nodes) {
+    const touched = accessOf(node);
+    if (touched) accesses.push(touched);
     if (node.op === 'let' || node.op === 'set') define(node.arg, node.src[0] as Expr);
     // start, and the step that is added to it
     if (node.op === 'for') define(node.arg.variable, node.src[0] as Expr, node.src[2] as Expr);
   }
 
-  const accesses = nodes.flatMap((node) => accessOf(node) ?? []);
   return {
     indexArithmetic: indexArithmetic(nodes, accesses, definitions),
     returns: nodes.some(({ op }) => op === 'return'),

@@ -113,7 +113,7 @@ class Writer {
     for (const array of arrays) this.#array(array, layout);
     this.#statements(body);
     const prelude = this.#prelude.toString();
-    const text = `${prelude}${prelude && '\n'}extern "C" __global__ void${bounds} ${cudaEntry(this.#ir)}(${list}) {\n${this.#lines.map((l) => `${l}\n`).join('')}}\n`;
+    const text = `${prelude}${prelude && '\n'}extern "C" __global__ void${bounds} ${cudaEntry(this.#ir)}(${list}) {\n${[...this.#lines, ''].join('\n')}}\n`;
     return { text, messages: this.#messages.list };
   }
 
