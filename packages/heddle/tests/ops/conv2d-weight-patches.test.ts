@@ -5,7 +5,7 @@ import { bf16, type DType, f16, f32 } from '../../src/core/dtype.js';
 import { H200, type Target } from '../../src/kernel/ir/target.js';
 import {
   convolveWeightPatches,
-  type WeightPatchWay,
+  type StepPatchWay,
   weightPatchWay,
 } from '../../src/ops/conv2d/warpgroup-weight-patch.js';
 import { gridStage } from '../../src/ops/stage.js';
@@ -19,7 +19,7 @@ import { exactly, mustBe, problemOf, stored } from './convolution-check.js';
 after(closeDevices);
 
 /** The sum of its parts, beside the exact one. */
-async function check(shape: ConvolutionCase, dtype: DType, way: WeightPatchWay, on: Device): Promise<void> {
+async function check(shape: ConvolutionCase, dtype: DType, way: StepPatchWay, on: Device): Promise<void> {
   const exact = exactly(shape, 'weight', dtype);
   const { splits } = way.tile;
   const made = convolveWeightPatches(problemOf(shape, 'weight', dtype), way, 2);
@@ -36,14 +36,14 @@ async function check(shape: ConvolutionCase, dtype: DType, way: WeightPatchWay, 
 }
 
 /** The way that the model takes for a GPU of fewer multiprocessors, with another tile. */
-function wayOf(shape: ConvolutionCase, dtype: DType, tile: Partial<WeightPatchWay['tile']>): WeightPatchWay {
+function wayOf(shape: ConvolutionCase, dtype: DType, tile: Partial<StepPatchWay['tile']>): StepPatchWay {
   const target: Target = { ...H200, units: 4 };
   const way = weightPatchWay(problemOf(shape, 'weight', dtype), target)!;
   return { patch: way.patch, tile: { ...way.tile, stages: 2, ...tile } };
 }
 
 const padded = { padding: 1 };
-const SMALL: readonly (readonly [ConvolutionCase, Partial<WeightPatchWay['tile']>])[] = [
+const SMALL: readonly (readonly [ConvolutionCase, Partial<StepPatchWay['tile']>])[] = [
   [conv('3×3 with padding', [1, 24, 16], [9, 11], 3, padded), {}],
   [conv('3×3 without padding', [2, 16, 72], [10, 18], 3), {}],
   [conv('more inputs than a tile has', [1, 136, 16], [4, 8], 3, padded), { splits: 1 }],

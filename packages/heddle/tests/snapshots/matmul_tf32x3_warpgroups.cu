@@ -1,3 +1,4 @@
+struct alignas(16) f32x4 { float x, y, z, w; };
 struct alignas(8) f32x2 { float x, y; };
 __device__ inline int index_below(unsigned i, unsigned end) { __builtin_assume(i < end); return i; }
 __device__ __forceinline__ void init_barrier(unsigned long long* barrier, unsigned arrivals) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\nfence.mbarrier_init.release.cluster;" :: "r"((unsigned)__cvta_generic_to_shared(barrier)), "r"(arrivals) : "memory"); }
@@ -13,7 +14,6 @@ __device__ __forceinline__ void arrive_expect(unsigned long long* barrier, unsig
 struct alignas(64) TensorMap { unsigned long long words[16]; };
 __device__ __forceinline__ void tma_load_3d(void* tile, const TensorMap& map, unsigned long long* barrier, int c0, int c1, int c2) { asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" :: "r"((unsigned)__cvta_generic_to_shared(tile)), "l"(&map), "r"((unsigned)__cvta_generic_to_shared(barrier)), "r"(c0), "r"(c1), "r"(c2) : "memory"); }
 __device__ inline int lane_id() { unsigned id; asm("mov.u32 %0, %%laneid;" : "=r"(id)); __builtin_assume(id < 32); return id; }
-struct alignas(16) f32x4 { float x, y, z, w; };
 __device__ inline unsigned char* swizzled_128(unsigned char* tile, int row, int byte) { return tile + row * 128 + (byte ^ (row & 7) << 4); }
 __device__ inline int warp_id() { return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) / 32u; }
 __device__ __forceinline__ void group_barrier(unsigned id, unsigned threads) { asm volatile("bar.sync %0, %1;" :: "r"(id), "r"(threads) : "memory"); }
@@ -76,6 +76,7 @@ extern "C" __global__ void matmul_tf32x3_warpgroups(const __grid_constant__ Tens
   auto* const turned = reinterpret_cast<unsigned long long*>(placed_shared + 163904);
   auto* const order = reinterpret_cast<unsigned long long*>(placed_shared + 163936);
   unsigned char* const cs = placed_shared + 131072;
+  alignas(16) f32x4 held[4];
   alignas(16) float sums[1][32];
   alignas(16) float own[1][32];
   alignas(16) unsigned own_1[4][4];
@@ -242,74 +243,96 @@ extern "C" __global__ void matmul_tf32x3_warpgroups(const __grid_constant__ Tens
           wait_barrier(full + stage_2, phase_2);
           // const down = laneId % 8;
           const int down = lane_id() % 8;
-          // for (let half = warp; half < 2 * work.b.boxes; half += work.turners) {
-          for (int half = warp; half < 4; half += 3) {
-            // const panel = 32 * idiv(half, 2);
-            const int panel = 32 * (half / 2);
-            // const across = down ^ (idiv(laneId, 8) + 4 * (half % 2));
-            const int across = down ^ wrap_add(lane_id() / 8, wrap_mul(4, half % 2));
-            // const v = load4(bs, stage, 0, panel + 4 * down, 4 * across);
-            const f32x4 v = *reinterpret_cast<f32x4*>(swizzled_128(bs, ((stage_2) * 1 + 0) * 64 + panel + 4 * down, (4 * across) * 4));
-            // const w = load4(bs, stage, 0, panel + 4 * down + 1, 4 * across);
-            const f32x4 w = *reinterpret_cast<f32x4*>(swizzled_128(bs, ((stage_2) * 1 + 0) * 64 + panel + 4 * down + 1, (4 * across) * 4));
-            // const x = load4(bs, stage, 0, panel + 4 * down + 2, 4 * across);
-            const f32x4 x_1 = *reinterpret_cast<f32x4*>(swizzled_128(bs, ((stage_2) * 1 + 0) * 64 + panel + 4 * down + 2, (4 * across) * 4));
-            // const y = load4(bs, stage, 0, panel + 4 * down + 3, 4 * across);
-            const f32x4 y_1 = *reinterpret_cast<f32x4*>(swizzled_128(bs, ((stage_2) * 1 + 0) * 64 + panel + 4 * down + 3, (4 * across) * 4));
+          // for (let first = warp; first < halves; first += halvesAtOnce * turners) {
+          for (int first_1 = warp; first_1 < 4; first_1 += 3) {
+            // for (let n = 0; n < halvesAtOnce; n++) {
+            #pragma unroll
+            for (int n = 0; n < 1; n++) {
+              // const half = first + n * turners;
+              const int half = wrap_add(first_1, wrap_mul(n, 3));
+              // const across = down ^ (idiv(laneId, 8) + 4 * (half % 2));
+              const int across = down ^ wrap_add(lane_id() / 8, wrap_mul(4, half % 2));
+              // for (let i = 0; i < 4; i++)
+              #pragma unroll
+              for (int i = 0; i < 4; i++) {
+                // held[4 * n + i] = load4(bs, stage, 0, 32 * idiv(half, 2) + 4 * down + i, 4 * across);
+                held[4 * n + i] = *reinterpret_cast<f32x4*>(swizzled_128(bs, ((stage_2) * 1 + 0) * 64 + 32 * (half / 2) + 4 * down + i, (4 * across) * 4));
+              }
+            }
             // groupBarrier(WARPS + warpId, 32);
             group_barrier(wrap_add(3, warp_id()), 32);
-            // keep(panel + 4 * across + i, 4 * down, vec4(lane(v, i), lane(w, i), lane(x, i), lane(y, i)));
-            const int column_1 = panel + 4 * across + 0;
-            const int k = 4 * down;
-            const f32x4 v_1 = f32x4{v.x, w.x, x_1.x, y_1.x};
-            // store4(bs, stage, 0, column, k, v);
-            *reinterpret_cast<f32x4*>(swizzled_128(bs, ((stage_2) * 1 + 0) * 64 + column_1, (k) * 4)) = v_1;
-            // const low = (n: number) => tf32(lane(v, n) - cut(lane(v, n), context));
-            const float v_2 = v_1.x;
-            const float v_3 = v_1.y;
-            const float v_4 = v_1.z;
-            const float v_5 = v_1.w;
-            // store4(lows, stage, 0, column, k, lowOf(v, context));
-            *reinterpret_cast<f32x4*>(swizzled_128(lows, ((stage_2) * 1 + 0) * 64 + column_1, (k) * 4)) = f32x4{round_tf32(v_1.x - __uint_as_float(__float_as_uint(v_2) & 4294959104u)), round_tf32(v_1.y - __uint_as_float(__float_as_uint(v_3) & 4294959104u)), round_tf32(v_1.z - __uint_as_float(__float_as_uint(v_4) & 4294959104u)), round_tf32(v_1.w - __uint_as_float(__float_as_uint(v_5) & 4294959104u))};
-            // keep(panel + 4 * across + i, 4 * down, vec4(lane(v, i), lane(w, i), lane(x, i), lane(y, i)));
-            const int column_2 = panel + 4 * across + 1;
-            const int k_1 = 4 * down;
-            const f32x4 v_6 = f32x4{v.y, w.y, x_1.y, y_1.y};
-            // store4(bs, stage, 0, column, k, v);
-            *reinterpret_cast<f32x4*>(swizzled_128(bs, ((stage_2) * 1 + 0) * 64 + column_2, (k_1) * 4)) = v_6;
-            // const low = (n: number) => tf32(lane(v, n) - cut(lane(v, n), context));
-            const float v_7 = v_6.x;
-            const float v_8 = v_6.y;
-            const float v_9 = v_6.z;
-            const float v_10 = v_6.w;
-            // store4(lows, stage, 0, column, k, lowOf(v, context));
-            *reinterpret_cast<f32x4*>(swizzled_128(lows, ((stage_2) * 1 + 0) * 64 + column_2, (k_1) * 4)) = f32x4{round_tf32(v_6.x - __uint_as_float(__float_as_uint(v_7) & 4294959104u)), round_tf32(v_6.y - __uint_as_float(__float_as_uint(v_8) & 4294959104u)), round_tf32(v_6.z - __uint_as_float(__float_as_uint(v_9) & 4294959104u)), round_tf32(v_6.w - __uint_as_float(__float_as_uint(v_10) & 4294959104u))};
-            // keep(panel + 4 * across + i, 4 * down, vec4(lane(v, i), lane(w, i), lane(x, i), lane(y, i)));
-            const int column_3 = panel + 4 * across + 2;
-            const int k_2 = 4 * down;
-            const f32x4 v_11 = f32x4{v.z, w.z, x_1.z, y_1.z};
-            // store4(bs, stage, 0, column, k, v);
-            *reinterpret_cast<f32x4*>(swizzled_128(bs, ((stage_2) * 1 + 0) * 64 + column_3, (k_2) * 4)) = v_11;
-            // const low = (n: number) => tf32(lane(v, n) - cut(lane(v, n), context));
-            const float v_12 = v_11.x;
-            const float v_13 = v_11.y;
-            const float v_14 = v_11.z;
-            const float v_15 = v_11.w;
-            // store4(lows, stage, 0, column, k, lowOf(v, context));
-            *reinterpret_cast<f32x4*>(swizzled_128(lows, ((stage_2) * 1 + 0) * 64 + column_3, (k_2) * 4)) = f32x4{round_tf32(v_11.x - __uint_as_float(__float_as_uint(v_12) & 4294959104u)), round_tf32(v_11.y - __uint_as_float(__float_as_uint(v_13) & 4294959104u)), round_tf32(v_11.z - __uint_as_float(__float_as_uint(v_14) & 4294959104u)), round_tf32(v_11.w - __uint_as_float(__float_as_uint(v_15) & 4294959104u))};
-            // keep(panel + 4 * across + i, 4 * down, vec4(lane(v, i), lane(w, i), lane(x, i), lane(y, i)));
-            const int column_4 = panel + 4 * across + 3;
-            const int k_3 = 4 * down;
-            const f32x4 v_16 = f32x4{v.w, w.w, x_1.w, y_1.w};
-            // store4(bs, stage, 0, column, k, v);
-            *reinterpret_cast<f32x4*>(swizzled_128(bs, ((stage_2) * 1 + 0) * 64 + column_4, (k_3) * 4)) = v_16;
-            // const low = (n: number) => tf32(lane(v, n) - cut(lane(v, n), context));
-            const float v_17 = v_16.x;
-            const float v_18 = v_16.y;
-            const float v_19 = v_16.z;
-            const float v_20 = v_16.w;
-            // store4(lows, stage, 0, column, k, lowOf(v, context));
-            *reinterpret_cast<f32x4*>(swizzled_128(lows, ((stage_2) * 1 + 0) * 64 + column_4, (k_3) * 4)) = f32x4{round_tf32(v_16.x - __uint_as_float(__float_as_uint(v_17) & 4294959104u)), round_tf32(v_16.y - __uint_as_float(__float_as_uint(v_18) & 4294959104u)), round_tf32(v_16.z - __uint_as_float(__float_as_uint(v_19) & 4294959104u)), round_tf32(v_16.w - __uint_as_float(__float_as_uint(v_20) & 4294959104u))};
+            // for (let n = 0; n < halvesAtOnce; n++) {
+            #pragma unroll
+            for (int n = 0; n < 1; n++) {
+              // const half = first + n * turners;
+              const int half = wrap_add(first_1, wrap_mul(n, 3));
+              // const across = down ^ (idiv(laneId, 8) + 4 * (half % 2));
+              const int across = down ^ wrap_add(lane_id() / 8, wrap_mul(4, half % 2));
+              // const v = held[4 * n]!;
+              const f32x4 v = held[4 * n];
+              // const w = held[4 * n + 1]!;
+              const f32x4 w = held[4 * n + 1];
+              // const x = held[4 * n + 2]!;
+              const f32x4 x_1 = held[4 * n + 2];
+              // const y = held[4 * n + 3]!;
+              const f32x4 y_1 = held[4 * n + 3];
+              // const turned = vec4(lane(v, i), lane(w, i), lane(x, i), lane(y, i));
+              const f32x4 turned_1 = f32x4{v.x, w.x, x_1.x, y_1.x};
+              // keep(32 * idiv(half, 2) + 4 * across + i, 4 * down, turned);
+              const int column_1 = 32 * (half / 2) + 4 * across + 0;
+              const int k = 4 * down;
+              // store4(bs, stage, 0, column, k, v);
+              *reinterpret_cast<f32x4*>(swizzled_128(bs, ((stage_2) * 1 + 0) * 64 + column_1, (k) * 4)) = turned_1;
+              // const low = (n: number) => tf32(lane(v, n) - cut(lane(v, n), context));
+              const float v_1 = turned_1.x;
+              const float v_2 = turned_1.y;
+              const float v_3 = turned_1.z;
+              const float v_4 = turned_1.w;
+              // store4(lows, stage, 0, column, k, lowOf(v, context));
+              *reinterpret_cast<f32x4*>(swizzled_128(lows, ((stage_2) * 1 + 0) * 64 + column_1, (k) * 4)) = f32x4{round_tf32(turned_1.x - __uint_as_float(__float_as_uint(v_1) & 4294959104u)), round_tf32(turned_1.y - __uint_as_float(__float_as_uint(v_2) & 4294959104u)), round_tf32(turned_1.z - __uint_as_float(__float_as_uint(v_3) & 4294959104u)), round_tf32(turned_1.w - __uint_as_float(__float_as_uint(v_4) & 4294959104u))};
+              // const turned = vec4(lane(v, i), lane(w, i), lane(x, i), lane(y, i));
+              const f32x4 turned_2 = f32x4{v.y, w.y, x_1.y, y_1.y};
+              // keep(32 * idiv(half, 2) + 4 * across + i, 4 * down, turned);
+              const int column_2 = 32 * (half / 2) + 4 * across + 1;
+              const int k_1 = 4 * down;
+              // store4(bs, stage, 0, column, k, v);
+              *reinterpret_cast<f32x4*>(swizzled_128(bs, ((stage_2) * 1 + 0) * 64 + column_2, (k_1) * 4)) = turned_2;
+              // const low = (n: number) => tf32(lane(v, n) - cut(lane(v, n), context));
+              const float v_5 = turned_2.x;
+              const float v_6 = turned_2.y;
+              const float v_7 = turned_2.z;
+              const float v_8 = turned_2.w;
+              // store4(lows, stage, 0, column, k, lowOf(v, context));
+              *reinterpret_cast<f32x4*>(swizzled_128(lows, ((stage_2) * 1 + 0) * 64 + column_2, (k_1) * 4)) = f32x4{round_tf32(turned_2.x - __uint_as_float(__float_as_uint(v_5) & 4294959104u)), round_tf32(turned_2.y - __uint_as_float(__float_as_uint(v_6) & 4294959104u)), round_tf32(turned_2.z - __uint_as_float(__float_as_uint(v_7) & 4294959104u)), round_tf32(turned_2.w - __uint_as_float(__float_as_uint(v_8) & 4294959104u))};
+              // const turned = vec4(lane(v, i), lane(w, i), lane(x, i), lane(y, i));
+              const f32x4 turned_3 = f32x4{v.z, w.z, x_1.z, y_1.z};
+              // keep(32 * idiv(half, 2) + 4 * across + i, 4 * down, turned);
+              const int column_3 = 32 * (half / 2) + 4 * across + 2;
+              const int k_2 = 4 * down;
+              // store4(bs, stage, 0, column, k, v);
+              *reinterpret_cast<f32x4*>(swizzled_128(bs, ((stage_2) * 1 + 0) * 64 + column_3, (k_2) * 4)) = turned_3;
+              // const low = (n: number) => tf32(lane(v, n) - cut(lane(v, n), context));
+              const float v_9 = turned_3.x;
+              const float v_10 = turned_3.y;
+              const float v_11 = turned_3.z;
+              const float v_12 = turned_3.w;
+              // store4(lows, stage, 0, column, k, lowOf(v, context));
+              *reinterpret_cast<f32x4*>(swizzled_128(lows, ((stage_2) * 1 + 0) * 64 + column_3, (k_2) * 4)) = f32x4{round_tf32(turned_3.x - __uint_as_float(__float_as_uint(v_9) & 4294959104u)), round_tf32(turned_3.y - __uint_as_float(__float_as_uint(v_10) & 4294959104u)), round_tf32(turned_3.z - __uint_as_float(__float_as_uint(v_11) & 4294959104u)), round_tf32(turned_3.w - __uint_as_float(__float_as_uint(v_12) & 4294959104u))};
+              // const turned = vec4(lane(v, i), lane(w, i), lane(x, i), lane(y, i));
+              const f32x4 turned_4 = f32x4{v.w, w.w, x_1.w, y_1.w};
+              // keep(32 * idiv(half, 2) + 4 * across + i, 4 * down, turned);
+              const int column_4 = 32 * (half / 2) + 4 * across + 3;
+              const int k_3 = 4 * down;
+              // store4(bs, stage, 0, column, k, v);
+              *reinterpret_cast<f32x4*>(swizzled_128(bs, ((stage_2) * 1 + 0) * 64 + column_4, (k_3) * 4)) = turned_4;
+              // const low = (n: number) => tf32(lane(v, n) - cut(lane(v, n), context));
+              const float v_13 = turned_4.x;
+              const float v_14 = turned_4.y;
+              const float v_15 = turned_4.z;
+              const float v_16 = turned_4.w;
+              // store4(lows, stage, 0, column, k, lowOf(v, context));
+              *reinterpret_cast<f32x4*>(swizzled_128(lows, ((stage_2) * 1 + 0) * 64 + column_4, (k_3) * 4)) = f32x4{round_tf32(turned_4.x - __uint_as_float(__float_as_uint(v_13) & 4294959104u)), round_tf32(turned_4.y - __uint_as_float(__float_as_uint(v_14) & 4294959104u)), round_tf32(turned_4.z - __uint_as_float(__float_as_uint(v_15) & 4294959104u)), round_tf32(turned_4.w - __uint_as_float(__float_as_uint(v_16) & 4294959104u))};
+            }
           }
           // fenceAsync();
           fence_async();
@@ -579,7 +602,7 @@ extern "C" __global__ void matmul_tf32x3_warpgroups(const __grid_constant__ Tens
           // const number = taken * each * panels + e * panels + panel;
           const int number_2 = wrap_add(wrap_add(wrap_mul(wrap_mul(taken_1, 1), 2), wrap_mul(e, 2)), panel);
           // const held = number % 2;
-          const int held = number_2 % 2;
+          const int held_1 = number_2 % 2;
           // const place = tilePlace(at, group % together, e, panel, context);
           const int sharer = group % 2;
           // const down = (sharer * each + e) * ROWS;
@@ -637,7 +660,7 @@ extern "C" __global__ void matmul_tf32x3_warpgroups(const __grid_constant__ Tens
               // const g = idiv(thread % 32, 4);
               const int g = thread % 32 / 4;
               // else store2(cs, group, held, row, column, values[2 * i + half]);
-              *reinterpret_cast<f32x2*>(swizzled_128(cs, ((group) * 2 + held) * 64 + 16 * warp + g + 8 * half, (across_1) * 4)) = values[2 * i + half];
+              *reinterpret_cast<f32x2*>(swizzled_128(cs, ((group) * 2 + held_1) * 64 + 16 * warp + g + 8 * half, (across_1) * 4)) = values[2 * i + half];
             }
           }
           // if (byEngine) fenceAsync();
@@ -655,7 +678,7 @@ extern "C" __global__ void matmul_tf32x3_warpgroups(const __grid_constant__ Tens
             #pragma unroll
             for (int i = 0; i < 1; i++) {
               // tmaStore(c, to, row, column + i * width, cs, group, held, i * idiv(ROWS, boxes), 0);
-              tma_store_3d(cs + ((((group) * 2 + held) * 64 + wrap_mul(i, 64)) * 32 + 0) * 4, c, wrap_add(column_1, wrap_mul(i, 32)), row_1, to);
+              tma_store_3d(cs + ((((group) * 2 + held_1) * 64 + wrap_mul(i, 64)) * 32 + 0) * 4, c, wrap_add(column_1, wrap_mul(i, 32)), row_1, to);
             }
             // tmaCommit();
             tma_commit();

@@ -37,7 +37,7 @@ import { tapMap } from './warpgroup-places.js';
 import { type Geometry, imagesOf } from './warpgroup-taps.js';
 
 /** How a weight gradient is cut. */
-export interface WeightPatch {
+export interface StepPatch {
   /** Pixels of dY: as many as a stage has steps. The width is a multiple of 8. */
   readonly height: number;
   readonly width: number;
@@ -54,8 +54,8 @@ export interface WeightPatch {
 }
 
 /** A way to compute a weight gradient. */
-export interface WeightPatchWay {
-  readonly patch: WeightPatch;
+export interface StepPatchWay {
+  readonly patch: StepPatch;
   readonly tile: WarpgroupTile;
 }
 
@@ -66,7 +66,7 @@ const INPUTS = [32, 64, 96] as const;
 /** More copies on their way gain nothing. */
 const MOST_STAGES = 8;
 
-function patchOf(p: Geometry, width: number, inputs: number): WeightPatch {
+function patchOf(p: Geometry, width: number, inputs: number): StepPatch {
   const { dilation, dtype, kernel, outSize } = p;
   const depth = depthOf(dtype);
   const height = depth / width;
@@ -82,20 +82,20 @@ function patchOf(p: Geometry, width: number, inputs: number): WeightPatch {
 }
 
 /** Rows of 128 bytes that x has in a stage. */
-const rowsOfImages = ({ inputs, pixels }: WeightPatch, p: Geometry): number =>
+const rowsOfImages = ({ inputs, pixels }: StepPatch, p: Geometry): number =>
   Math.ceil(inputs / depthOf(p.dtype)) * pixels;
 
-const tilesAcross = ({ inputs, pieces }: WeightPatch, p: Geometry): number =>
+const tilesAcross = ({ inputs, pieces }: StepPatch, p: Geometry): number =>
   p.kernel[1] * pieces * Math.ceil(p.inputs / inputs);
 
-const patchesOf = ({ down, across }: WeightPatch, p: Geometry): number => p.images * down * across;
+const patchesOf = ({ down, across }: StepPatch, p: Geometry): number => p.images * down * across;
 
 /** Tiles of so many rows. */
-const tilesOfResult = (p: Geometry, patch: WeightPatch, rows: number): number =>
+const tilesOfResult = (p: Geometry, patch: StepPatch, rows: number): number =>
   p.groups * Math.ceil(p.outputs / rows) * tilesAcross(patch, p);
 
 /** Cycles of a stage: products, what shared memory takes and gives, and what the copy engine brings. */
-function stageCycles(p: Geometry, patch: WeightPatch, rows: number): number {
+function stageCycles(p: Geometry, patch: StepPatch, rows: number): number {
   const { rate, row, sustained } = FITTED.matmul.warpgroup;
   const { inputs, taps } = patch;
   const isTurned = p.dtype === f32;
@@ -108,7 +108,7 @@ function stageCycles(p: Geometry, patch: WeightPatch, rows: number): number {
 }
 
 /** Tiles that have stages, each with blocks for all multiprocessors once or twice, or for as long sums as may be. */
-const rule: LaunchRule<Geometry, WeightPatchWay> = {
+const rule: LaunchRule<Geometry, StepPatchWay> = {
   *candidates({ limits, units }, p) {
     const depth = depthOf(p.dtype);
     for (const [width, inputs, groups] of combinations(WIDTHS, INPUTS, [1, 2] as const)) {
@@ -138,23 +138,24 @@ const rule: LaunchRule<Geometry, WeightPatchWay> = {
     const stages = Math.ceil(patchesOf(patch, p) / splits);
     const own = stages * stageCycles(p, patch, rows) + FITTED.matmul.warpgroup.store * rows * columns;
     const sizes = { batches: groups, M: outputs, N: kernel[0] * kernel[1] * inputs };
-    return perUnit * own + FITTED.matmul.latency + sumCycles(sizes, splits, target);
+    // Another launch takes the sums from their parts, even if there is one.
+    return perUnit * own + FITTED.matmul.latency + sumCycles(sizes, Math.max(2, splits), target);
   },
 
   parts: ({ tile }) => tile.splits,
 };
 
 /** The best way by the model: none unless the kernel has columns of several taps, which meet pixels below each other. */
-export const weightPatchWay = (p: Geometry, target: Target): WeightPatchWay | undefined =>
+export const weightPatchWay = (p: Geometry, target: Target): StepPatchWay | undefined =>
   p.kernel[0] > 1 && p.stride.every((n) => n === 1) && p.apart === undefined
     ? fastestTiles(rule, target, p, 1)[0]
     : undefined;
 
-export const weightPatchCycles = (p: Geometry, way: WeightPatchWay, target: Target): number =>
+export const weightPatchCycles = (p: Geometry, way: StepPatchWay, target: Target): number =>
   rule.cycles(target, p, way);
 
 /** `tf32-warpgroups-64x192x32-patches-2x16-split-k-44` */
-export function weightPatchName({ patch, tile }: WeightPatchWay, p: Geometry): string {
+export function weightPatchName({ patch, tile }: StepPatchWay, p: Geometry): string {
   const size = `${tile.groups * ROWS}x${tile.columns}x${depthOf(p.dtype)}`;
   return `${operandOf(p.dtype)}-warpgroups-${size}-patches-${patch.height}x${patch.width}${splitName(tile)}`;
 }
@@ -162,7 +163,7 @@ export function weightPatchName({ patch, tile }: WeightPatchWay, p: Geometry): s
 // ── The operands ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 interface PatchTiles extends OperandTiles {
-  readonly patch: WeightPatch;
+  readonly patch: StepPatch;
   readonly problem: Geometry;
 }
 
@@ -173,14 +174,14 @@ interface PatchPlace {
   readonly column: number;
 }
 
-interface PatchContext extends PipelineContext {
+interface StepPatchContext extends PipelineContext {
   readonly placeOfPatch: typeof placeOfPatch;
   readonly columnOfTile: typeof columnOfTile;
 }
 
 function placeOfPatch(
   k: number,
-  { across, down, height, width }: WeightPatch,
+  { across, down, height, width }: StepPatch,
   { idiv, work }: PipelineContext,
 ): PatchPlace {
   const number = idiv(k, work.depth);
@@ -200,7 +201,7 @@ interface TileColumn {
 
 function columnOfTile(
   along: number,
-  { inputs, pieces, taps }: WeightPatch,
+  { inputs, pieces, taps }: StepPatch,
   { kernel }: Geometry,
   { idiv }: PipelineContext,
 ): TileColumn {
@@ -219,7 +220,7 @@ function loadGradients(
   { batch, along, k }: OperandStart,
   full: Memory,
   stage: number,
-  context: PatchContext,
+  context: StepPatchContext,
 ): void {
   const { placeOfPatch, tmaLoad, work } = context;
   const at = placeOfPatch(k, patch, context);
@@ -231,7 +232,7 @@ function loadGradients(
 }
 
 /** dY, whose pixels are along K: patches of all outputs of a tile. */
-function gradientOperand(p: LastProblem, patch: WeightPatch, rows: number): WarpgroupOperand {
+function gradientOperand(p: LastProblem, patch: StepPatch, rows: number): WarpgroupOperand {
   const { dtype, images, outSize, groups, outputs, secondOffset } = p;
   const channels = groups * outputs;
   const tiles: PatchTiles = { ...tilesOf(false, rows, dtype), patch, problem: p };
@@ -253,7 +254,7 @@ function loadImages(
   { batch, along, k }: OperandStart,
   full: Memory,
   stage: number,
-  context: PatchContext,
+  context: StepPatchContext,
 ): void {
   const { columnOfTile, idiv, placeOfPatch, tmaLoad, work } = context;
   const { dilation, padding } = problem;
@@ -276,7 +277,7 @@ function loadImages(
 }
 
 /** x, whose pixels are along K, as the taps of a column of the kernel meet it: each by a view. */
-function imageOperand(p: LastProblem, patch: WeightPatch): WarpgroupOperand {
+function imageOperand(p: LastProblem, patch: StepPatch): WarpgroupOperand {
   const { dilation, dtype } = p;
   const { inputs, pixels, taps, width } = patch;
   const depth = depthOf(dtype);
@@ -294,7 +295,7 @@ function imageOperand(p: LastProblem, patch: WeightPatch): WarpgroupOperand {
 // ── The result ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 interface ColumnPlaces extends ResultPlaces {
-  readonly patch: WeightPatch;
+  readonly patch: StepPatch;
   readonly problem: Geometry;
 }
 
@@ -306,7 +307,7 @@ function storeColumn(
   { batch, split }: WarpgroupPlace,
   row: number,
   column: number,
-  context: PatchContext,
+  context: StepPatchContext,
 ): void {
   const { columnOfTile, idiv, tmaStore, work } = context;
   const { patch, problem } = work.c as ColumnPlaces;
@@ -320,7 +321,7 @@ function storeColumn(
 /** Parts of the weight gradient from x and dY, (split, group, output, tap, input). */
 export function convolveWeightPatches(
   p: LastProblem,
-  { patch, tile }: WeightPatchWay,
+  { patch, tile }: StepPatchWay,
   units: number,
 ): GridKernel {
   const { dtype, finish, groups, outputs } = p;

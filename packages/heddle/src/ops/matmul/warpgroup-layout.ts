@@ -128,6 +128,12 @@ export interface OperandTiles {
   readonly apart: readonly [panels: number, rows: number];
 }
 
+/** How a stage of B that lies across K serves several products: each begins so many steps of K behind the one before. */
+export interface Views {
+  readonly count: number;
+  readonly by: number;
+}
+
 /** How so many rows of A, or columns of B, lie in a tile. */
 export function tilesOf(k: boolean, along: number, dtype: DType): OperandTiles {
   const turned = !k && dtype === f32;

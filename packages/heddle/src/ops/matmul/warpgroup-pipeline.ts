@@ -6,7 +6,7 @@
 import type { DType } from '../../core/dtype.js';
 import type { BufferSchema } from '../../kernel/ir/types.js';
 import type { Memory } from '../../kernel/language/language.js';
-import { loadQuads, type OperandTiles } from './warpgroup-layout.js';
+import { loadQuads, type OperandTiles, type Views } from './warpgroup-layout.js';
 import type { Beside, ResultContext, ResultWork, WarpgroupPlace } from './warpgroup-result.js';
 
 /** Where an operand's tile begins. */
@@ -27,12 +27,6 @@ export interface Served {
   /** Of a panel: rows that are multiplied at a time, the first of the first stage, and from a stage's to the next. */
   readonly rows: number;
   readonly from: number;
-  readonly by: number;
-}
-
-/** How a stage of B that lies across K serves several products: each begins so many steps of K behind the one before. */
-export interface Views {
-  readonly count: number;
   readonly by: number;
 }
 

@@ -7,7 +7,7 @@ import type { ColumnSums } from '../../graph/fused-op.js';
 import { type IrFunction, irFunction, isSafeCall } from '../../kernel/ir/ir-function.js';
 import { type BufferSchema, type Lanes, value } from '../../kernel/ir/types.js';
 import type { Cast, Intrinsics, Memory } from '../../kernel/language/language.js';
-import type { Views } from './warpgroup-pipeline.js';
+import type { Views } from './warpgroup-layout.js';
 
 /** All that the device functions of a result have to know: what they find as `work.c`. */
 export interface ResultPlaces {
