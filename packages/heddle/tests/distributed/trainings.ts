@@ -76,7 +76,7 @@ export class Trainings {
 
   /** Ranks that train one job. */
   begin(worldSize: number, job: Job, file: string = this.newFile()): Promise<RunningRank[]> {
-    return this.#start(worldSize, [JSON.stringify({ ...job, file })], MOST_MS[this.#device]);
+    return this.#start(worldSize, [JSON.stringify({ ...job, file })], MOST_MS);
   }
 
   /** By processes of its own. */
@@ -89,14 +89,14 @@ export class Trainings {
 
   /** By processes that all trainings of so many ranks share. */
   async train(worldSize: number, job: Job): Promise<Trained> {
-    const started = this.#groups.get(worldSize) ?? this.#start(worldSize, [], 20 * MOST_MS[this.#device]);
+    const started = this.#groups.get(worldSize) ?? this.#start(worldSize, [], 20 * MOST_MS);
     this.#groups.set(worldSize, started);
     const file = this.newFile();
     await Promise.all(
       (await started).map(async (rank) => {
         rank.child.stdin!.write(`${JSON.stringify({ ...job, file })}\n`);
         const failed = rank.ended.then(({ err }) => assert.fail(`a rank has ended: ${err}`));
-        await Promise.race([printed(rank, `trained ${file}\n`, MOST_MS[this.#device]), failed]);
+        await Promise.race([printed(rank, `trained ${file}\n`, MOST_MS), failed]);
       }),
     );
     return agreed(this.read(file, worldSize));

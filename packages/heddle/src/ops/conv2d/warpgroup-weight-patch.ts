@@ -7,8 +7,9 @@
  *   dY  pixels of a patch × outputs              ┐  sums of (tap, input), a tile for each column of the kernel and each `inputs`
  *   x   pixels of a patch and below × inputs     ┘
  *
- * Patches may reach over the edges of an image: the engine reads zeros there. Without patches, x comes once for each tap, and f32,
- * which lies across K, is turned as often.
+ * Patches may reach over the edges of an image: the engine reads zeros there. A number of x that is not finite then makes sums of taps
+ * NaN that do not meet it, beside those that do. Without patches, x comes once for each tap, and f32, which lies across K, is turned as
+ * often.
  */
 import { f32 } from '../../core/dtype.js';
 import { FITTED } from '../../kernel/ir/machine.js';
