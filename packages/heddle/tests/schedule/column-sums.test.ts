@@ -173,6 +173,34 @@ test('a first convolution whose windows are gathered leaves the others their sum
   assert.deepEqual(statisticsPasses(launches, images * 64 * size * size * 2), []);
 });
 
+test('gradients that a residual block adds up are finished where their columns are summed', () => {
+  const block = (
+    x: Tensor,
+    u: Tensor,
+    v: Tensor,
+    strided: Tensor,
+    shortcut: Tensor,
+    ...norm: Tensor[]
+  ): Tensor =>
+    autocast(bf16, () => {
+      const [weight, bias] = norm;
+      const options = { weight: weight!, bias: bias!, training: true };
+      const y = batchNorm(conv2d(x, u), zeros([64]), zeros([64]), options).relu();
+      const main = conv2d(conv2d(y, v).relu(), strided, undefined, { stride: 2, padding: 1 });
+      return main
+        .add(conv2d(y, shortcut, undefined, { stride: 2 }))
+        .square()
+        .mean();
+    });
+  useDevice('cpu');
+  const given = (...shape: number[]): Tensor => zeros(shape).realize() as Tensor;
+  const [u, v, shortcut] = [0, 1, 2].map(() => given(64, 64, 1, 1)) as [Tensor, Tensor, Tensor];
+  const train = grad(block, { argnums: [1, 2, 3, 4, 5, 6] });
+  const sources = [given(images, 64, size, size), u, v, given(64, 64, 3, 3), shortcut, given(64), given(64)];
+  const launches = launchesOf(train(...(sources as Parameters<typeof block>)) as Tensor[], h200);
+  assert.deepEqual(statisticsPasses(launches, images * 64 * size * size * 2), []);
+});
+
 test('the gradient of a bias comes out of the product that makes the gradient of a layer', () => {
   const layers = (x: Tensor, w: Tensor, bias: Tensor, v: Tensor): Tensor =>
     x.matmul(w).add(bias).relu().matmul(v).square().mean();
