@@ -240,7 +240,7 @@ function byWarpgroups(io: KernelIo, problem: LastProblem, direction: Direction):
 /** How many times as long the others must take by the model for a weight gradient to take patches without timing. */
 const PATCHES_FIRST = 1.1;
 
-/** And by patches, if these are any use. */
+/** Adds the way by patches, unless there is none or the model rates it far behind. */
 function withPatches(ways: Way[], io: KernelIo, p: LastProblem): Way[] {
   const { target } = io;
   const way = weightPatchWay(p, target);

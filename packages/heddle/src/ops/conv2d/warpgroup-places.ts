@@ -59,7 +59,7 @@ function finishInPhase(
     keep(finished(v, first, second, ofBias, groupOf(batch, taps), pixel, column, context));
 }
 
-/** The copy engine walks over the pixels of a phase: how many channels its first is from the image's first. */
+/** Where the walk over the pixels of a phase begins: channels from the first of the image to that column of the first pixel. */
 function phaseChannel(batch: number, column: number, context: PhaseContext): number {
   const { groupOf, idiv, phaseOf, work } = context;
   const { apart, taps } = work.c as PhasePlaces;
@@ -175,7 +175,7 @@ function storeTap(
   tmaStore(c, to, idiv(column, pitch), row, column % pitch, cs, group, held, 0, 0);
 }
 
-/** The weight gradient, or its parts, (split, group, output, tap, input), stored as (split and group, tap, output, input). */
+/** A map of the weight gradient's parts, (split, group, output, tap, input), whose dimensions are (split and group, tap, output, input). */
 export function tapMap(
   { groups, kernel, inputs, outputs }: LastProblem,
   splits: number,
@@ -189,6 +189,7 @@ export function tapMap(
     });
 }
 
+/** The weight gradient, or its parts. */
 export function tapResult(p: LastProblem, splits: number, pitch: number): WarpgroupResult {
   const places: TapPlaces = { byEngine: true, pitch };
   return { schema: tapMap(p, splits), places, finishAt: finishInMatrix, storeTile: storeTap };

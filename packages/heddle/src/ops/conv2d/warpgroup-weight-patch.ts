@@ -61,7 +61,7 @@ export interface StepPatchWay {
 }
 
 const WIDTHS = [8, 16, 32, 64] as const;
-/** Taps and inputs of a tile: their sums are registers. */
+/** Taps and inputs of a tile. A thread has their sums in registers, which limits both. */
 const MOST_TAPS = 3;
 const INPUTS = [32, 64, 96] as const;
 /** More copies on their way gain nothing. */
@@ -108,7 +108,7 @@ function stageCycles(p: Geometry, patch: StepPatch, rows: number): number {
   return Math.max(product, brought + turned + read, row * brought);
 }
 
-/** Tiles that have stages, each with blocks for all multiprocessors once or twice, or for as long sums as may be. */
+/** Blocks share the sums so that they fill all multiprocessors once or twice, or as often as keeps the sums short enough. */
 const rule: LaunchRule<Geometry, StepPatchWay> = {
   *candidates({ limits, units }, p) {
     const depth = depthOf(p.dtype);

@@ -73,15 +73,19 @@ export const THREADS = 128;
 /** Steps along K of a stage. */
 export const depthOf = (dtype: DType): number => ROW / dtype.bytes;
 
-/** Columns of the tiles that C goes by way of: as many as a row of 128 bytes has, if they divide those of C's tile; half of 64 for few. */
+/**
+ * Columns of the tiles that C goes by way of: as many as a row of 128 bytes has, if they divide those of C's tile, else 64. If 32
+ * columns or fewer are computed, 32 at most.
+ */
 export function widthOf(columns: number, out: DType, used = columns): number {
   const width = columns % (ROW / out.bytes) === 0 ? ROW / out.bytes : ROWS;
   return used <= ROWS / 2 ? Math.min(width, ROWS / 2) : width;
 }
 
 /**
- * Columns of a tile that are computed: all, unless C has fewer than one tile does, in the steps of wgmma, or of quads.
- * @param all of C
+ * Columns of a tile that are computed. Where C has fewer columns than a tile, these are the columns of C, rounded up to what wgmma,
+ * or a quad, takes at a time.
+ * @param all columns of C
  */
 export function usedColumns(columns: number, all: number, dtype: DType): number {
   const step = dtype === i8 ? QUADS : 8;
@@ -128,7 +132,7 @@ export interface OperandTiles {
   readonly apart: readonly [panels: number, rows: number];
 }
 
-/** How a stage of B that lies across K serves several products: each begins so many steps of K behind the one before. */
+/** How a stage of B that lies across K serves several products: each begins `by` steps along K behind the one before. */
 export interface Views {
   readonly count: number;
   readonly by: number;

@@ -242,7 +242,7 @@ const rule: LaunchRule<Request, RatedTile> = {
     const chunks = Math.ceil(Math.ceil(p.K / depth) / together / splits) * together;
     const products = p.split ? 3 : 1;
     const used = p.split ? columns : usedColumns(columns, p.N, p.dtype);
-    // Of fewer columns shared memory gives as many rows of A.
+    // With fewer columns than 64, reading rows of A from shared memory takes as long as the products of 64.
     const wide = Math.max(used, ROWS);
     const product = (products * rows * wide * depth * p.dtype.bytes) / (warpgroup.rate * speed);
     // Shared memory gives 128 bytes in a cycle: to the copies, to the rows of A once, to B for each product of 64 of them, and for

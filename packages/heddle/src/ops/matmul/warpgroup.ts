@@ -335,7 +335,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
   const isOneB = across === 1 && batches === 1 && splits === 1;
   const filled = Math.min(depth, Math.ceil(p.K / step) * step);
   const levels = inParts ? [] : (p.sums?.levels ?? []);
-  // Of the last tile, too.
+  // Columns of all tiles across that are computed.
   const computed = across === 1 ? used : across * columns;
   const hasAllColumns = (exchanged ? down * rows : computed) === N;
   const biased = !inParts && p.bias !== undefined && hasAllColumns;
