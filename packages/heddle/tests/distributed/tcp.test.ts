@@ -9,6 +9,7 @@ import { after, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import { DistributedError } from '../../src/core/errors.js';
+import { Links } from '../../src/distributed/tcp/links.js';
 import { openTcpTransport } from '../../src/distributed/tcp/transport.js';
 import type { Rendezvous } from '../../src/distributed/transport.js';
 import { property } from '../property.js';
@@ -76,6 +77,23 @@ test('tcp: a rank that is killed ends an all-reduce of 100 MB on the others, whi
     assert.match(String(results[r]), /DistributedError: .*rank 1 is gone/);
     assert.equal(codes[r], 0);
   }
+});
+
+test('tcp: a rank that has failed leaves when the others know why, whatever they still send it', async () => {
+  const [one, other] = [new Links(0, 2), new Links(1, 2)];
+  const addresses = [await one.listen('127.0.0.1'), await other.listen('127.0.0.1')];
+  await Promise.all([one.connect(addresses, 5000), other.connect(addresses, 5000)]);
+  // More than the buffers of a connection hold: rank 0 does not read it.
+  void other.send(0, new Uint8Array(100_000_000));
+  await sleep(50);
+  one.abort(new DistributedError('[distributed] a reason.'));
+  let known: unknown;
+  other.failed.catch((error) => {
+    known = error;
+  });
+  await one.leave();
+  assert.match(String(known), /DistributedError: .*rank 0 has failed: a reason\./);
+  await other.leave();
 });
 
 test('tcp: a rank that is late is waited for', async () => {

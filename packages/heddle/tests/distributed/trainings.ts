@@ -44,12 +44,10 @@ export function requireClose(a: Trained, b: Trained, limit: number): void {
 export class Trainings {
   readonly folder: string = mkdtempSync(join(tmpdir(), 'heddle-ranks-'));
   readonly environment: NodeJS.ProcessEnv;
-  readonly #device: RankDevice;
   /** Ranks that train one job after the other, by how many there are. */
   readonly #groups = new Map<number, Promise<readonly RunningRank[]>>();
 
   constructor(device: RankDevice) {
-    this.#device = device;
     // What one of them has compiled the others find.
     this.environment = { ...environmentOf(device), HEDDLE_CACHE: join(this.folder, 'cache') };
     after(async () => {

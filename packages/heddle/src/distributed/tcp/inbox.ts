@@ -18,6 +18,7 @@ export class Inbox {
   /** What has come and nobody has asked for. While there is any, the socket is not read. */
   #early: Uint8Array = this.#staging.subarray(0, 0);
   readonly #wanted: Wanted[] = [];
+  #discards = false;
   readonly socket: Socket;
 
   constructor(host: string, port: number) {
@@ -49,14 +50,21 @@ export class Inbox {
     });
   }
 
+  /** Read on until the sender ends, and keep nothing: a connection that is closed with bytes unread loses what was written to it. */
+  discard(): void {
+    this.#discards = true;
+    this.socket.resume();
+  }
+
   /** Where the next read goes. */
   #room(): Uint8Array {
-    const first = this.#wanted[0];
+    const first = this.#discards ? undefined : this.#wanted[0];
     return first && first.into.length - first.at >= DIRECT ? first.into.subarray(first.at) : this.#staging;
   }
 
   /** @returns whether to read on */
   #arrived(bytes: number, buffer: Uint8Array): boolean {
+    if (this.#discards) return true;
     if (buffer.buffer === this.#staging.buffer) {
       this.#early = this.#staging.subarray(0, bytes);
       this.#serve();

@@ -7,6 +7,7 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { hostname, networkInterfaces } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { DistributedError } from '../../core/errors.js';
 import { ranks } from '../control/messages.js';
 import { Inbox } from './inbox.js';
@@ -16,6 +17,8 @@ import type { TcpAddress } from './messages.js';
 const LONGEST_ATTEMPT = 5000;
 /** How long to wait for the reason when bytes stop coming, in ms. */
 const GRACE = 1000;
+/** The longest that a rank which has failed waits for the others to read why, in ms. */
+const LONGEST_FAREWELL = 5000;
 /** More than a failure's text has. */
 const LONGEST_LINE = 64 * 1024;
 
@@ -151,6 +154,7 @@ export class Links {
     const notice = `${JSON.stringify({ failed, by } satisfies Notice)}\n`;
     for (const { inbox, outbox } of this.#peers.values()) {
       inbox?.socket.end(notice);
+      inbox?.discard();
       outbox?.destroy();
     }
     this.#server.close();
@@ -162,25 +166,20 @@ export class Links {
     return this.#error ?? error;
   }
 
-  /** Take leave of the others, when all bytes are out. */
+  /** Take leave of the others, when all bytes are out and, after a failure, when they know of it. */
   async leave(): Promise<void> {
     this.#leaving = true;
     this.#server.close();
-    if (this.#error) return;
-    const sockets = [...this.#peers.values()].flatMap(({ inbox, outbox }) => {
-      const notice = `${JSON.stringify({ leaves: true } satisfies Notice)}\n`;
-      return [inbox?.socket.end(notice), outbox?.end()];
-    });
-    await Promise.all(
-      sockets.map(
-        (socket) =>
-          socket &&
-          new Promise((done) => {
-            if (socket.writableFinished || socket.destroyed) done(undefined);
-            else socket.once('finish', done).once('close', done);
-          }),
-      ),
-    );
+    const peers = [...this.#peers.values()];
+    if (this.#error) {
+      // Who has read the reason closes the connection.
+      const closed = Promise.all(peers.map(({ inbox }) => inbox && endOf(inbox.socket)));
+      await Promise.race([closed, sleep(LONGEST_FAREWELL, undefined, { ref: false })]);
+      return;
+    }
+    const notice = `${JSON.stringify({ leaves: true } satisfies Notice)}\n`;
+    const sockets = peers.flatMap(({ inbox, outbox }) => [inbox?.socket.end(notice), outbox?.end()]);
+    await Promise.all(sockets.map((socket) => socket && !socket.writableFinished && endOf(socket, 'finish')));
   }
 
   /** Connect to the first of its addresses that answers. */
@@ -264,6 +263,14 @@ export class Links {
     else setTimeout(() => this.#abort(`rank ${rank} is gone: its connection closed`), GRACE).unref();
   }
 }
+
+/** Done when the socket is closed, with or without an error, or at an earlier event. */
+const endOf = (socket: Socket, earlier?: 'finish'): Promise<void> =>
+  new Promise((done) => {
+    if (socket.closed) done();
+    else socket.once('close', done);
+    if (earlier) socket.once(earlier, done);
+  });
 
 function noticeIn(line: string): Notice | undefined {
   try {

@@ -51,9 +51,11 @@ class TcpTransport implements Transport {
   /** Answers that have been taken. */
   #taken = 0;
   #closed = false;
-  /** A process that ends in good order takes leave; the others see how any other ends. */
+  /** A call has failed: the other ranks are told why. */
+  #failed = false;
+  /** A process that ends in good order, or after a call has failed, takes leave; the others see how any other ends. */
   readonly #onExit = (code: number): void => {
-    if (code === 0 && !this.#closed) this.#wait({ order: 'leave' }, LONGEST_LEAVE);
+    if ((code === 0 || this.#failed) && !this.#closed) this.#wait({ order: 'leave' }, LONGEST_LEAVE);
   };
 
   constructor(data: Omit<TcpWorkerData, 'port' | 'answers'>) {
@@ -108,7 +110,9 @@ class TcpTransport implements Transport {
     if (this.#closed) throw new DistributedError('[distributed] the transport has been closed.');
     const from = shared(call.from, DTYPES[call.dtype].bytes);
     const to = call.to === call.from ? from : shared(call.to, DTYPES[call.dtype].bytes);
-    succeeded(this.#wait({ order: 'call', call: { ...call, from, to } }));
+    const answer = this.#wait({ order: 'call', call: { ...call, from, to } });
+    this.#failed ||= answer.error !== undefined;
+    succeeded(answer);
     if (to !== call.to) call.to.set(to);
   }
 
