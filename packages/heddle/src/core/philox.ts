@@ -4,6 +4,8 @@
  * device, can be computed without the ones before it.
  */
 
+import { GAUSSIAN, gaussianOf, SQRT_HALF_BITS } from './gaussian.js';
+
 const MULTIPLIER_0 = 0xd2511f53;
 const MULTIPLIER_1 = 0xcd9e8d57;
 const WEYL_0 = 0x9e3779b9;
@@ -127,9 +129,17 @@ export class PhiloxStream {
     return values;
   }
 
-  /** A number of the standard normal distribution (Box–Muller). */
+  /** A number of the standard normal distribution (Box–Muller), of 24 bits of each of the next two words. */
   normal(): number {
-    const radius = Math.sqrt(-2 * Math.log(1 - this.uniform()));
-    return radius * Math.cos(2 * Math.PI * this.uniform());
+    AS_FLOAT[0] = 2 ** 24 - (this.next() >>> 8);
+    const exponent = (AS_BITS[0]! - SQRT_HALF_BITS) >> 23;
+    AS_BITS[0]! -= exponent << 23;
+    const turn = this.next() >>> 8;
+    const y = (2 ** 22 - Math.min(turn, 2 ** 24 - turn)) * 2 ** -24;
+    return gaussianOf(AS_FLOAT[0]!, exponent - 24, y, GAUSSIAN);
   }
 }
+
+/** A number as an f32, and its bits. */
+const AS_FLOAT = new Float32Array(1);
+const AS_BITS = new Int32Array(AS_FLOAT.buffer);

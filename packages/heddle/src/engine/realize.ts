@@ -192,42 +192,58 @@ export function upload(
     throw new ShapeError(
       `${values.length} values do not fill ${formatShape(shape)}, which has ${sizeOf(shape)} elements.`,
     );
-  requireIndexable(shape);
   const node = leaf(shape, dtype, requiresGrad);
-  const storage = new BufferStorage(values.length * dtype.bytes, label, device);
-  device.write(storage.buffer, encode(values, dtype));
+  return withMemory(node, (buffer) => device.write(buffer, encode(values, dtype)), label, device);
+}
+
+/** The leaf, computed: in memory of its own that `fill` writes. */
+export function withMemory(
+  node: GraphNode,
+  fill: (buffer: DeviceBuffer) => void,
+  label = 'tensors',
+  device = currentDevice(),
+): GraphNode {
+  requireIndexable(node.shape);
+  const storage = new BufferStorage(node.size * node.dtype.bytes, label, device);
+  fill(storage.buffer);
   node.realized(storage);
   return node;
 }
 
-/** Overwrite a tensor's values from the host: in place if nobody else can see its memory. */
+/** Overwrite a tensor's values from the host. */
 export function write(handle: Handle, values: ArrayLike<number | bigint>): void {
+  const { shape, size, dtype } = handle.ownNode;
+  if (!currentTrace() && values.length !== size)
+    throw new ShapeError(
+      `[write] ${values.length} values do not fill ${formatShape(shape)}, which has ${size} elements.`,
+    );
+  overwrite(handle, (buffer) => buffer.device.write(buffer, encode(values, dtype)));
+}
+
+/** Let `fill` write all of a tensor's values: in place if nobody else can see its memory. */
+export function overwrite(handle: Handle, fill: (buffer: DeviceBuffer) => void): void {
   const own = handle.ownNode;
   if (currentTrace())
     throw new ArgumentError(
       '[write] is not for traced functions: pass the values as an argument of the jitted function.',
     );
-  if (values.length !== own.size)
-    throw new ShapeError(
-      `[write] ${values.length} values do not fill ${formatShape(own.shape)}, which has ${own.size} elements.`,
-    );
   const buffer = own.storage && bufferOf(own);
   if (buffer && own.isPrivate) {
-    buffer.device.write(buffer, encode(values, own.dtype));
+    fill(buffer);
     return;
   }
   const device = buffer?.device ?? homeOf(own);
-  handle.ownNode = upload(values, own.shape, own.dtype, own.requiresGrad, 'tensors', device);
+  handle.ownNode = withMemory(leaf(own.shape, own.dtype, own.requiresGrad), fill, 'tensors', device);
   setOwner(handle.ownNode, handle);
 }
 
-/** Overwrite the first elements of a tensor that has memory of its own. The others keep what they are. */
-export function writeFirst(handle: Handle, values: ArrayLike<number | bigint>): void {
+/** Overwrite the elements from `from` on of a tensor that has memory of its own. The others keep what they are. */
+export function writePart(handle: Handle, values: ArrayLike<number | bigint>, from = 0): void {
   const own = handle.ownNode;
   const buffer = own.storage && bufferOf(own);
   if (!buffer || !own.isPrivate)
     throw new InternalError('a tensor that is written in part has no own memory');
-  buffer.device.write(buffer, encode(values, own.dtype));
+  buffer.device.write(buffer, encode(values, own.dtype), from * own.dtype.bytes);
 }
 
 /**

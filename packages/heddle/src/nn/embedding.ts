@@ -2,11 +2,11 @@
 
 import { requireOptions } from '../core/arguments.js';
 import type { Shape } from '../core/shape.js';
-import { tensor } from '../tensor/create.js';
 import { EMBEDDING, type EmbeddingOptions, embedding, paddingRow } from '../tensor/functional-embedding.js';
+import { writePart } from '../tensor/modes.js';
 import type { AnyTensor, Tensor } from '../tensor/tensor.js';
 import { Module } from './module.js';
-import { drawnValues, requireSize } from './parameter.js';
+import { drawnParameter, requireSize } from './parameter.js';
 
 /**
  * The row of `weight` that each index names: (…) → (…, embeddingDim). Drawn from N(0, 1); the padding row is 0.
@@ -40,14 +40,9 @@ export class Embedding extends Module {
     this.maxNorm = maxNorm;
     this.normType = normType;
     const shape = [numEmbeddings, embeddingDim];
-    const values = drawnValues(numEmbeddings * embeddingDim, {
-      ...{ distribution: 'normal', offset: 0, scale: 1 },
-    });
-    if (this.paddingIndex !== undefined) {
-      const start = this.paddingIndex * embeddingDim;
-      values.fill(0, start, start + embeddingDim);
-    }
-    this.weight = tensor(values, { shape, requiresGrad: true });
+    this.weight = drawnParameter(shape, { distribution: 'normal', offset: 0, scale: 1 });
+    if (this.paddingIndex !== undefined)
+      writePart(this.weight, new Float32Array(embeddingDim), this.paddingIndex * embeddingDim);
   }
 
   /** @param indices i32, any shape (…), each 0 … numEmbeddings−1 · @returns (…, embeddingDim) */

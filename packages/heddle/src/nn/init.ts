@@ -3,11 +3,11 @@
  * a tensor in place and return it. Sources: Glorot and Bengio 2010 (Xavier), He et al. 2015 (Kaiming).
  */
 import { aFinite, oneOf, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
-import { type DType, type DTypeName, f32 } from '../core/dtype.js';
+import type { DTypeName } from '../core/dtype.js';
 import { ShapeError } from '../core/errors.js';
 import { formatShape, type Shape, sizeOf } from '../core/shape.js';
 import { type AnyTensor, requireTensor } from '../tensor/checks.js';
-import { fillDrawn, type ScaledDraws } from '../tensor/host-draws.js';
+import { draw, type ScaledDraws } from '../tensor/initial-values.js';
 import { defaultGenerator } from '../tensor/random.js';
 import type { Tensor } from '../tensor/tensor.js';
 
@@ -69,21 +69,18 @@ function fans(op: string, t: AnyTensor): { fanIn: number; fanOut: number } {
   return { fanIn: shape[1]! * taps, fanOut: shape[0]! * taps };
 }
 
-/** `t` with values that `fill` writes. @param settings numbers by name */
-function filled<D extends DTypeName>(
+/** `t` with numbers of the generator for the host. @param settings numbers by name */
+function drawn<D extends DTypeName>(
   op: string,
   t: Tensor<Shape, D>,
   settings: Readonly<Record<string, number>>,
-  fill: (values: Float32Array | Float64Array) => Float32Array | Float64Array,
+  draws: ScaledDraws,
 ): Tensor<Shape, D> {
   requireTensor(op, 't', t);
   for (const [name, value] of Object.entries(settings)) requireArgument(op, name, value, aFinite);
-  return t.write(fill((t.dtype as DType) === f32 ? new Float32Array(t.size) : new Float64Array(t.size)));
+  draw(t, defaultGenerator().host, draws);
+  return t;
 }
-
-/** Numbers of the generator for the host. */
-const drawn = (draws: ScaledDraws) => (values: Float32Array | Float64Array) =>
-  fillDrawn(defaultGenerator().host, values, draws);
 
 /** Options of `uniform`. */
 export interface UniformOptions {
@@ -102,12 +99,7 @@ export function uniform<D extends DTypeName>(
 ): Tensor<Shape, D> {
   requireOptions('uniform', options, UNIFORM);
   const { low = 0, high = 1 } = options;
-  return filled(
-    'uniform',
-    t,
-    { low, high },
-    drawn({ distribution: 'uniform', offset: low, scale: high - low }),
-  );
+  return drawn('uniform', t, { low, high }, { distribution: 'uniform', offset: low, scale: high - low });
 }
 
 /** Options of `normal`. */
@@ -127,12 +119,14 @@ export function normal<D extends DTypeName>(
 ): Tensor<Shape, D> {
   requireOptions('normal', options, NORMAL);
   const { mean = 0, std = 1 } = options;
-  return filled('normal', t, { mean, std }, drawn({ distribution: 'normal', offset: mean, scale: std }));
+  return drawn('normal', t, { mean, std }, { distribution: 'normal', offset: mean, scale: std });
 }
 
 /** `value` in every element. */
 export function constant<D extends DTypeName>(t: Tensor<Shape, D>, value: number): Tensor<Shape, D> {
-  return filled('constant', t, { value }, (values) => values.fill(value));
+  requireTensor('constant', 't', t);
+  requireArgument('constant', 'value', value, aFinite);
+  return t.write(new Float64Array(t.size).fill(value));
 }
 
 /** 0 in every element. */

@@ -3,7 +3,7 @@ import { integerFrom, requireArgument } from '../core/arguments.js';
 import { type Shape, sizeOf } from '../core/shape.js';
 import { requireIndexable } from '../tensor/checks.js';
 import { tensor } from '../tensor/create.js';
-import { fillDrawn, type ScaledDraws, WORDS_OF } from '../tensor/host-draws.js';
+import { drawnTensor, type ScaledDraws, WORDS_OF } from '../tensor/initial-values.js';
 import { defaultGenerator } from '../tensor/random.js';
 import type { GivenShape } from '../tensor/shape-types.js';
 import type { Tensor } from '../tensor/tensor.js';
@@ -24,13 +24,15 @@ export function withoutDraws<T>(make: () => T): T {
   }
 }
 
-/** Values of a parameter, from the host's generator. */
-export function drawnValues(size: number, draws: ScaledDraws): Float32Array {
+/** f32, with values from the host's generator. */
+export function drawnParameter<const S extends Shape>(
+  shape: S,
+  draws: ScaledDraws,
+): Tensor<GivenShape<S>, 'f32'> {
   const { host } = defaultGenerator();
-  const values = new Float32Array(size);
-  if (drawn) return fillDrawn(host, values, draws);
-  host.position += WORDS_OF[draws.distribution] * size;
-  return values;
+  if (drawn) return drawnTensor(shape, host, draws);
+  host.position += WORDS_OF[draws.distribution] * sizeOf(shape);
+  return constantParameter(shape, 0);
 }
 
 /** f32, drawn as PyTorch's Linear and Conv2d draw theirs: from U(−1/√fanIn, 1/√fanIn). */
@@ -46,13 +48,14 @@ export function boundedParameter<const S extends Shape>(
   shape: S,
   bound: number,
 ): Tensor<GivenShape<S>, 'f32'> {
-  requireIndexable(shape);
-  const values = drawnValues(sizeOf(shape), { distribution: 'uniform', offset: -bound, scale: 2 * bound });
-  return tensor(values, { shape, requiresGrad: true });
+  return drawnParameter(shape, { distribution: 'uniform', offset: -bound, scale: 2 * bound });
 }
 
 /** f32, `value` everywhere. */
-export function constantParameter(shape: Shape, value: number): Tensor<Shape, 'f32'> {
+export function constantParameter<const S extends Shape>(
+  shape: S,
+  value: number,
+): Tensor<GivenShape<S>, 'f32'> {
   requireIndexable(shape);
   return tensor(new Float32Array(sizeOf(shape)).fill(value), { shape, requiresGrad: true });
 }

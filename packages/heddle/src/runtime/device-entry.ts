@@ -14,11 +14,8 @@ export interface DeviceStatus {
 }
 
 export interface DeviceEntry {
-  /**
-   * @param ordinal which of several, 1 for `cuda:1`
-   * @param helper opens the CPU device for work beside this one, as initial values are, and starts its threads
-   */
-  readonly open: (ordinal: number, helper: () => Device) => Device;
+  /** @param ordinal which of several, 1 for `cuda:1` */
+  readonly open: (ordinal: number) => Device;
   readonly probe: () => Omit<DeviceStatus, 'name'>;
   /** How many there are, where there may be several. */
   readonly count?: () => number;

@@ -4,7 +4,6 @@ import { env, requireFlags, unknownFlags } from '../core/env.js';
 import { DeviceError } from '../core/errors.js';
 import { once } from '../core/log.js';
 import { during } from '../core/phases.js';
-import { CpuDevice } from './cpu/device.js';
 import type { Device } from './device.js';
 import type { DeviceStatus } from './device-entry.js';
 import { cacheFolder } from './disk-cache.js';
@@ -74,24 +73,8 @@ function openNamed(name: string, variable?: string): Device {
   const count = entry.count?.() ?? 1;
   if (ordinal >= count)
     throw new DeviceError(`${which} is not available: there are ${count}, numbered from 0.`);
-  const device = during('open', () => entry.open(ordinal, openHelper));
+  const device = during('open', () => entry.open(ordinal));
   opened.set(full, device);
-  return device;
-}
-
-/**
- * Threads of a helper: each takes 9 MB and 40 ms of a processor to start. Measured beside an H200 with 16 cores (2026-11-26): the
- * first step of resnet18 from a full cache comes after 1,058 ms with 4 threads, 801 with 6, 842 with 8, 906 with 12.
- */
-const HELPER_THREADS = 6;
-
-/** The CPU device, for work beside that of another device: where it is not open, one of few threads. */
-export function openHelper(): Device {
-  const known = opened.get('cpu') ?? opened.get('helper');
-  if (known) return known;
-  const device = during('open', () => new CpuDevice(HELPER_THREADS));
-  device.workers.start();
-  opened.set('helper', device);
   return device;
 }
 

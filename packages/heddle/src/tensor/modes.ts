@@ -10,7 +10,7 @@ import type { DeviceInfo, HostMemory, MemoryKind, MemoryReport } from '../runtim
 import { type AnyTensor, requireTensor } from './tensor.js';
 
 /** @internal */
-export { writeFirst } from '../engine/realize.js';
+export { writePart } from '../engine/realize.js';
 /** @internal */
 export { reclaim } from '../engine/storage.js';
 /** @internal */

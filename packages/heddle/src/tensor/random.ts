@@ -25,6 +25,7 @@ import {
   u32,
 } from '../core/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
+import { sineSeries } from '../core/gaussian.js';
 import { keyOfSeed, PhiloxStream } from '../core/philox.js';
 import { formatShape, requireShape, type Shape, sizeOf } from '../core/shape.js';
 import { upload } from '../engine/realize.js';
@@ -375,12 +376,7 @@ function minusTwoLog(u: GraphNode): GraphNode {
   return b.map('fma', b.cast(exponent, f32), perExponent, b.mul(f, polynomial(f, LOGARITHM)));
 }
 
-/** (2π)ⁿ/n! with alternating signs, n = 11, 9, … 1: the series of sin 2πy. */
-const SINE = [11, 9, 7, 5, 3, 1].map((n) => {
-  let term = n % 4 === 1 ? 1 : -1;
-  for (let i = 1; i <= n; i++) term *= (2 * Math.PI) / i;
-  return term;
-});
+const SINE = sineSeries(11);
 
 /**
  * cos 2πt of t·2³², u32. Read as a signed integer that is −½ ≤ t < ½, and the cosine is sin 2πy for y = ¼ − |t|, which

@@ -7,7 +7,7 @@ import { requireClasses } from '../data/labels.js';
 import { examplesAt } from '../data/tensor-dataset.js';
 import { arange, tensor } from '../tensor/create.js';
 import { type JitOptions, type Jitted, jit } from '../tensor/jit.js';
-import { noGrad, writeFirst } from '../tensor/modes.js';
+import { noGrad, writePart } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { ByteValues } from './byte-values.js';
 import type { BatchRun, BatchWork } from './feed.js';
@@ -72,8 +72,8 @@ export class BatchWindow {
       this.#classes,
       (place) => `example ${place % this.#size} of batch ${index + Math.floor(place / this.#size)}`,
     );
-    writeFirst(this.#inputs, inputs);
-    writeFirst(this.#labels, labels);
+    writePart(this.#inputs, inputs);
+    writePart(this.#labels, labels);
     if (this.#batches > 1) this.#done.write([0]);
     for (const { batches, closes } of runs) this.#program.repeat(batches, closes);
   }

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { ARCHITECTURES, type Architecture, compileCheck } from '../../scripts/compile-cuda.js';
-import { bf16, f32, i8, i32, u8 } from '../../src/core/dtype.js';
+import { bf16, f32, f64, i8, i32, u8 } from '../../src/core/dtype.js';
 import type { KernelIr } from '../../src/kernel/ir/ir.js';
 import * as k from '../../src/kernel/ir/ir.js';
 import { irFunction } from '../../src/kernel/ir/ir-function.js';
@@ -12,6 +12,7 @@ import type { LastProblem } from '../../src/ops/conv2d/last-product.js';
 import { convolveWarpgroups, convolveWeightWarpgroups } from '../../src/ops/conv2d/warpgroup.js';
 import { matmulWarpgroups } from '../../src/ops/matmul/warpgroup-product.js';
 import { renderCuda } from '../../src/render/cuda/render.js';
+import { drawKernel } from '../../src/tensor/initial-values.js';
 import { clusterProduct, clusterSum, copiedProduct, sentSum } from '../kernel/cluster-kernels.js';
 import { pixelsOf, throughTiles, tileProduct, walked, walkedBack } from '../kernel/hopper-kernels.js';
 import { convolutionKernels } from './cuda-convolutions.js';
@@ -25,7 +26,12 @@ const target: Target = {
   ...{ ...H200, units: 108, capability: 80 },
   limits: { ...H200.limits, sharedBytesPerBlock: 48 * 1024 },
 };
-const languageKernels = [...KERNELS, ...coverageKernels()];
+const languageKernels = [
+  ...KERNELS,
+  ...coverageKernels(),
+  drawKernel(f32, 'uniform'),
+  drawKernel(f64, 'normal'),
+];
 const kernels = [
   ...languageKernels,
   ...generatedKernels(target),

@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { f32 } from '../../src/core/dtype.js';
 import { H200 } from '../../src/kernel/ir/target.js';
 import { renderCuda } from '../../src/render/cuda/render.js';
+import { drawKernel } from '../../src/tensor/initial-values.js';
 import { pixelsOf, throughTiles, tileProduct, walked } from '../kernel/hopper-kernels.js';
 import { convolutionKernels } from './cuda-convolutions.js';
 import { everyConversion, everyIntrinsic, everyOp } from './cuda-coverage.js';
@@ -31,6 +32,7 @@ for (const ir of [
   everyOp(f32, 4),
   everyConversion(f32, 1),
   everyIntrinsic(f32),
+  drawKernel(f32, 'normal'),
   tileProduct({ M: 64, N: 16, K: 128 }).ir,
   throughTiles(64, 32).ir,
   walked(pixelsOf(2)).ir,
