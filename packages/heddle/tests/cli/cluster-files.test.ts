@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { freePort, RANK, start } from '../distributed/processes.js';
+import { freePort, LIMIT, RANK, start } from '../distributed/processes.js';
 
 const MAIN = fileURLToPath(new URL('../../bundle/main.js', import.meta.url));
 const ROOT = fileURLToPath(new URL('../../../../../', import.meta.url));
@@ -33,7 +33,7 @@ after(() => rm(folder, { recursive: true }));
 
 const environment = (): NodeJS.ProcessEnv => ({ PATH: `${folder}${delimiter}${process.env.PATH}` });
 
-test('slurm.sh starts a launcher on each node', { timeout: 20_000 }, async () => {
+test('slurm.sh starts a launcher on each node', LIMIT, async () => {
   const job = { SLURM_JOB_ID: String(process.pid), SLURM_JOB_NODELIST: 'gpu[1-2]', SLURM_NNODES: '2' };
   // As in the batch script: it is no rank.
   const batch = { SLURM_PROCID: '0', SLURM_NTASKS: '2', SLURM_LOCALID: '0' };
@@ -47,7 +47,7 @@ test('slurm.sh starts a launcher on each node', { timeout: 20_000 }, async () =>
   assert.equal(out.match(/: value 0, value 1, .*value 7$/gm)?.length, 8, out);
 });
 
-test('kubernetes.yaml starts a launcher in each pod', { timeout: 20_000 }, async () => {
+test('kubernetes.yaml starts a launcher in each pod', LIMIT, async () => {
   const manifest = await readFile(join(FILES, 'kubernetes.yaml'), 'utf8');
   const [, folded] = /- >-\n((?: {14}.*\n)+)/.exec(manifest) ?? [];
   const port = await freePort();

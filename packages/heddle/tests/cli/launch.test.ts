@@ -7,7 +7,15 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { PhiloxStream } from '../../src/core/philox.js';
-import { freePort, listening, printed, RANK, type RunningRank, startNode } from '../distributed/processes.js';
+import {
+  freePort,
+  LIMIT,
+  listening,
+  printed,
+  RANK,
+  type RunningRank,
+  startNode,
+} from '../distributed/processes.js';
 
 const MAIN = fileURLToPath(new URL('../../bundle/main.js', import.meta.url));
 
@@ -25,7 +33,7 @@ async function program(name: string, text: string): Promise<string> {
   return name;
 }
 
-const limited = (name: string, body: () => Promise<void>): void => void test(name, { timeout: 20_000 }, body);
+const limited = (name: string, body: () => Promise<void>): void => void test(name, LIMIT, body);
 
 const NAMES = [
   'RANK',
@@ -347,7 +355,7 @@ function isThere(pid: number): boolean {
   }
 }
 
-test('the help says what is not obvious', { timeout: 10_000 }, async () => {
+test('the help says what is not obvious', LIMIT, async () => {
   const { out } = await launch(['--help']).ended;
   for (const word of ['HEDDLE_RESTART', '[rank 1]', 'MASTER_ADDR', '--node-rank'])
     assert.ok(out.includes(word), word);

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { endOf, freePort, printed, type RunningRank, startNode } from '../distributed/processes.js';
+import { endOf, freePort, LIMIT, printed, type RunningRank, startNode } from '../distributed/processes.js';
 
 const MAIN = fileURLToPath(new URL('../../bundle/main.js', import.meta.url));
 
@@ -41,7 +41,7 @@ async function childrenOf(pid: number): Promise<number[]> {
 const QUADRANTS = ['quadrants', '--epochs', '3'];
 const LONG = ['quadrants', '--epochs', '3000'];
 
-test('two processes train as one', { timeout: 30_000 }, async () => {
+test('two processes train as one', LIMIT, async () => {
   for (const [run, ...args] of [['one'], ['two', '--processes', '2']]) {
     const { code, err } = await train(...QUADRANTS, '--out', run!, ...args).ended;
     assert.deepEqual([code, err], [0, '']);
@@ -56,7 +56,7 @@ test('two processes train as one', { timeout: 30_000 }, async () => {
   assert.deepEqual(await of('two'), await of('one'));
 });
 
-test('processes that another starter has started train together', { timeout: 30_000 }, async () => {
+test('processes that another starter has started train together', LIMIT, async () => {
   const port = await freePort();
   /** As srun numbers them. */
   const environment = (rank: number): NodeJS.ProcessEnv => ({
@@ -79,7 +79,7 @@ test('processes that another starter has started train together', { timeout: 30_
   assert.equal((await figures('started')).length, 3);
 });
 
-test('a process is killed, and the training resumed', { timeout: 40_000 }, async () => {
+test('a process is killed, and the training resumed', LIMIT, async () => {
   const run = train(...LONG, '--out', 'killed', '--processes', '2');
   await printed(run, /epoch 2\/3000/);
   const [, second] = await childrenOf(run.child.pid!);
@@ -106,7 +106,7 @@ test('a process is killed, and the training resumed', { timeout: 40_000 }, async
   assert.ok((await figures('killed')).length > before - 1);
 });
 
-test('what does not go together is said', { timeout: 10_000 }, async () => {
+test('what does not go together is said', LIMIT, async () => {
   for (const [args, expected] of [
     [['cnn', '--gpus', '2', '--processes', '3'], /--gpus is 2, but --processes is 3: give one of them/],
     [['cnn', '--gpus', '2'], /--gpus is 2, but --device is cpu: use --processes on other devices/],

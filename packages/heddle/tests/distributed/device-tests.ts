@@ -10,6 +10,8 @@ import { cudaReason } from '../cases/case-runner.js';
 import {
   endOf,
   freePort,
+  LIMIT,
+  MOST_MS,
   printed,
   type RankEnd,
   type RunningRank,
@@ -31,9 +33,6 @@ export function noTwoGpus(): string | false {
   return findLibraries('nccl', ['nccl'])[0] ? false : 'not run: NCCL is not installed';
 }
 
-/** A rank that takes longer hangs. On a busy machine one of the CPU takes 18 s. */
-export const MOST_MS = 60_000;
-
 /** What ranks on a device have in their environment. GPUs are theirs by their local ranks. */
 export const environmentOf = (device: RankDevice): NodeJS.ProcessEnv => ({
   HEDDLE_DEVICE: device,
@@ -45,11 +44,7 @@ export const environmentOf = (device: RankDevice): NodeJS.ProcessEnv => ({
 async function begin(device: RankDevice, ranks: number, ...args: readonly string[]): Promise<RunningRank[]> {
   const port = await freePort();
   return Array.from({ length: ranks }, (_, rank) =>
-    startNode(
-      [PROGRAM, ...args],
-      { ...ranksEnvironment(rank, ranks, port), ...environmentOf(device) },
-      { mostMs: MOST_MS },
-    ),
+    startNode([PROGRAM, ...args], { ...ranksEnvironment(rank, ranks, port), ...environmentOf(device) }),
   );
 }
 
@@ -98,7 +93,7 @@ const DIFFERENT = [
 ] as const;
 
 export function deviceTests(device: RankDevice, skip: string | false): void {
-  const options = { skip, timeout: 2 * MOST_MS };
+  const options = { ...LIMIT, skip };
 
   describe(`${device}: collectives of two ranks`, { skip }, () => {
     for (const scenario of ['suite', 'captured'])
@@ -177,7 +172,7 @@ export function deviceTests(device: RankDevice, skip: string | false): void {
       for (const signal of ['SIGKILL', 'SIGSTOP'] as const)
         test(`rank ${lost} gets ${signal} at a random moment`, options, async () => {
           const ranks = await begin(device, 2, 'endless');
-          await Promise.all(ranks.map((rank) => printed(rank, 'trains', MOST_MS)));
+          await Promise.all(ranks.map((rank) => printed(rank, 'trains')));
           await wait(random.below(500));
           const at = performance.now();
           ranks[lost]!.child.kill(signal);

@@ -2,11 +2,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { noTwoGpus, outputs } from './device-tests.js';
+import { LIMIT } from './processes.js';
 
 /** Both take the device's time, and together less than one after the other. */
 test('an exchange runs beside products that do not need it', {
+  ...LIMIT,
   skip: noTwoGpus(),
-  timeout: 120_000,
 }, async () => {
   for (const out of await outputs('cuda', 2, 'overlap')) {
     const text = /times (\{.*\})/.exec(out)?.[1];

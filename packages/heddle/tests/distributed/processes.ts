@@ -29,8 +29,12 @@ export function cleanEnvironment(): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !STARTERS.test(name)));
 }
 
-/** Kills what has not ended in time. */
-const MOST_MS = 18_000;
+/** What has not ended by then hangs: on a busy machine a process may take seconds to start. */
+export const MOST_MS = 60_000;
+/** For a test of one process after another. */
+export const LIMIT = { timeout: 2 * MOST_MS };
+/** How long ranks wait for each other. */
+export const TIMEOUT_MS = 20_000;
 
 export function start(
   command: string,
@@ -78,7 +82,11 @@ export const startRank = (
   worldSize: number,
   port: number,
   env: NodeJS.ProcessEnv = {},
-): RunningRank => startNode([RANK, ...args], { ...ranksEnvironment(rank, worldSize, port), ...env });
+): RunningRank =>
+  startNode([RANK, ...args], {
+    ...ranksEnvironment(rank, worldSize, port),
+    ...{ TEST_TIMEOUT_MS: String(TIMEOUT_MS), ...env },
+  });
 
 /** All ranks of a world, on a port that was free. */
 export async function startWorld(
@@ -97,7 +105,7 @@ export const endOf = (ranks: readonly RunningRank[]): Promise<RankEnd[]> =>
 export async function printed(
   { child, out }: RunningRank,
   what: string | RegExp,
-  mostMs = 10_000,
+  mostMs = MOST_MS,
 ): Promise<void> {
   const deadline = performance.now() + mostMs;
   while (!(typeof what === 'string' ? out().includes(what) : what.test(out()))) {

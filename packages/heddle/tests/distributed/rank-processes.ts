@@ -18,7 +18,7 @@ export interface RankRun {
 
 export interface RankOptions {
   readonly argument?: unknown;
-  /** The most time they may take, in ms (default 30,000): then they are killed, and the test fails. */
+  /** The most time they may take, in ms (default 120,000): then they are killed, and the test fails. */
   readonly limit?: number;
   readonly env?: Readonly<Record<string, string>>;
   /** Is given the processes and the folder of their files when they have been started. */
@@ -34,7 +34,7 @@ export async function runRanks(
   by: 'tcp' | 'mpi',
   ranks: number,
   scenario: string,
-  { argument = null, limit = 30_000, env = {}, during }: RankOptions = {},
+  { argument = null, limit = 120_000, env = {}, during }: RankOptions = {},
 ): Promise<RankRun> {
   const folder = mkdtempSync(join(tmpdir(), 'heddle-ranks-'));
   const args = [by, scenario, folder, JSON.stringify(argument)];

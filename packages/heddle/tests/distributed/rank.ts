@@ -7,11 +7,12 @@ import { headerWords } from '../../src/distributed/call.js';
 import { type ControlOptions, openControl } from '../../src/distributed/control/control.js';
 import { placeFromEnvironment } from '../../src/distributed/environment.js';
 import { koffi, symbolAddress } from '../../src/runtime/cuda/driver/native.js';
+import { TIMEOUT_MS } from './processes.js';
 
 const [scenario = '', argument = ''] = process.argv.slice(2);
 const place = placeFromEnvironment(process.env);
 const options: ControlOptions = {
-  timeoutMs: Number(process.env.TEST_TIMEOUT_MS ?? 5000),
+  timeoutMs: Number(process.env.TEST_TIMEOUT_MS ?? TIMEOUT_MS),
   ...(scenario === 'version' && place.rank === 1 && { version: '9.9.9 (build other)' }),
 };
 const say = (text: string): void => void process.stdout.write(`${place.rank}: ${text}\n`);

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { noTwoGpus } from './device-tests.js';
-import { endOf } from './processes.js';
+import { endOf, LIMIT } from './processes.js';
 import { type Job, requireClose, Trainings } from './trainings.js';
 
 /**
@@ -11,7 +11,6 @@ import { type Job, requireClose, Trainings } from './trainings.js';
  * than a whole one, and its exponentials are not rounded correctly.
  */
 const CLOSE = 1e-5;
-const LIMIT = { timeout: 120_000 };
 
 describe('cuda: trainings of two ranks', { skip: noTwoGpus() }, () => {
   const trainings = new Trainings('cuda');

@@ -4,12 +4,9 @@ import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { endOf, freePort, printed, type RankEnd, type RunningRank, start } from './processes.js';
+import { endOf, freePort, LIMIT, printed, type RankEnd, type RunningRank, start } from './processes.js';
 import type { Trained } from './rank-train.js';
 import { agreed, distance, type Job, requireClose as requireWithin, TRAIN, Trainings } from './trainings.js';
-
-/** For the machines of a test: a world of four on two busy cores takes its time. */
-const LIMIT = { timeout: 60_000 };
 
 const trainings = new Trainings('cpu');
 const train = (worldSize: number, job: Job): Promise<Trained> => trainings.train(worldSize, job);

@@ -6,8 +6,16 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { environmentOf, MOST_MS, type RankDevice } from './device-tests.js';
-import { endOf, freePort, printed, type RunningRank, ranksEnvironment, startNode } from './processes.js';
+import { environmentOf, type RankDevice } from './device-tests.js';
+import {
+  endOf,
+  freePort,
+  MOST_MS,
+  printed,
+  type RunningRank,
+  ranksEnvironment,
+  startNode,
+} from './processes.js';
 import type { Trained, TrainingJob } from './rank-train.js';
 
 export const TRAIN = fileURLToPath(new URL('./rank-train.js', import.meta.url));
@@ -94,7 +102,7 @@ export class Trainings {
       (await started).map(async (rank) => {
         rank.child.stdin!.write(`${JSON.stringify({ ...job, file })}\n`);
         const failed = rank.ended.then(({ err }) => assert.fail(`a rank has ended: ${err}`));
-        await Promise.race([printed(rank, `trained ${file}\n`, MOST_MS), failed]);
+        await Promise.race([printed(rank, `trained ${file}\n`), failed]);
       }),
     );
     return agreed(this.read(file, worldSize));

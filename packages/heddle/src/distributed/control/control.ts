@@ -35,11 +35,13 @@ export interface Control extends Rendezvous {
 export interface ControlOptions {
   /** How long ranks wait for each other: to come, for a value, at a barrier. Default 300,000 ms. */
   readonly timeoutMs?: number;
-  /** Of Heddle and its build, which must be the same everywhere. */
+  /** Must be the same everywhere (default `VERSION`). */
   readonly version?: string;
 }
 
 const TIMEOUT_MS = 300_000;
+/** Of Heddle and its build. */
+export const VERSION = `${packageVersion()} (build ${BUILD_ID ?? 'unknown'})`;
 
 /**
  * Meet the other processes, and watch them from then on. When one is gone without a good-bye (it was killed, its host is down,
@@ -51,8 +53,7 @@ const TIMEOUT_MS = 300_000;
  *   processes have different versions of Heddle or numbers of ranks, or the same rank
  */
 export async function openControl(place: WorldPlace, options: ControlOptions = {}): Promise<Control> {
-  const { timeoutMs = TIMEOUT_MS, version = `${packageVersion()} (build ${BUILD_ID ?? 'unknown'})` } =
-    options;
+  const { timeoutMs = TIMEOUT_MS, version = VERSION } = options;
   const me = { rank: place.rank, host: hostname(), pid: process.pid };
   if (place.worldSize === 1) return new LoneControl(me, timeoutMs);
   const shared = new Int32Array(new SharedArrayBuffer(4 * (SHARED.ranks + place.worldSize)));
