@@ -70,7 +70,8 @@ function drawInto(
   const { device } = buffer;
   const { distribution, offset, scale } = draws;
   const onHost = (count: number): void => {
-    const values = stream.fill(new Float64Array(count), () => offset + scale * stream[distribution]());
+    const values = dtype === f32 ? new Float32Array(count) : new Float64Array(count);
+    stream.fill(values, () => offset + scale * stream[distribution]());
     device.write(buffer, encode(values, dtype));
   };
   // A launch begins with a block. Numbers that lie across two blocks are drawn on the host.
