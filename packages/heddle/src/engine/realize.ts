@@ -210,6 +210,10 @@ export function withMemory(
   return node;
 }
 
+/** A computed leaf of zeros. */
+export const zeroed = (shape: Shape, dtype: DType, requiresGrad = false): GraphNode =>
+  withMemory(leaf(shape, dtype, requiresGrad), (buffer) => buffer.device.clear(buffer));
+
 /** Overwrite a tensor's values from the host. */
 export function write(handle: Handle, values: ArrayLike<number | bigint>): void {
   const { shape, size, dtype } = handle.ownNode;

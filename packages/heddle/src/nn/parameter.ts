@@ -2,7 +2,7 @@
 import { integerFrom, requireArgument } from '../core/arguments.js';
 import { type Shape, sizeOf } from '../core/shape.js';
 import { requireIndexable } from '../tensor/checks.js';
-import { tensor } from '../tensor/create.js';
+import { storedZeros, tensor } from '../tensor/create.js';
 import { drawnTensor, type ScaledDraws, WORDS_OF } from '../tensor/initial-values.js';
 import { defaultGenerator } from '../tensor/random.js';
 import type { GivenShape } from '../tensor/shape-types.js';
@@ -32,7 +32,7 @@ export function drawnParameter<const S extends Shape>(
   const { host } = defaultGenerator();
   if (drawn) return drawnTensor(shape, host, draws);
   host.position += WORDS_OF[draws.distribution] * sizeOf(shape);
-  return constantParameter(shape, 0);
+  return storedZeros(shape, { requiresGrad: true });
 }
 
 /** f32, drawn as PyTorch's Linear and Conv2d draw theirs: from U(−1/√fanIn, 1/√fanIn). */

@@ -15,7 +15,7 @@ import { type DType, f32, f64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import { formatShape, type Shape } from '../core/shape.js';
 import { type AnyTensor, aTensor, requireTensor } from '../tensor/checks.js';
-import { tensor } from '../tensor/create.js';
+import { storedZeros, tensor } from '../tensor/create.js';
 import { currentTrace, isFromBefore, noGrad, noteUseOfGradients, realize } from '../tensor/modes.js';
 import { labelOf } from '../tensor/names.js';
 import { Tensor } from '../tensor/tensor.js';
@@ -390,5 +390,4 @@ export function withDefaults<T extends object>(options: Partial<T>, defaults: T)
 }
 
 /** @internal Zeros of the parameter's shape and dtype. */
-export const zerosLike = ({ size, shape, dtype }: Tensor): Tensor =>
-  tensor(new Float32Array(size), { shape, dtype });
+export const zerosLike = ({ shape, dtype }: Tensor): Tensor => storedZeros(shape, { dtype });

@@ -128,6 +128,8 @@ export interface Device extends DeviceInfo {
   free(buffer: DeviceBuffer): void;
   /** Copy into a buffer. The source may be reused on return, unless it is in a `HostMemory`. */
   write(buffer: DeviceBuffer, source: Uint8Array, offset?: number): void;
+  /** Set all bytes of a buffer to 0. */
+  clear(buffer: DeviceBuffer): void;
   /**
    * Memory of the host from which `write` copies without another copy on the way. Absent, or undefined, where there is none.
    */

@@ -31,7 +31,7 @@ import {
 } from '../core/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
 import { aShape, formatShape, normalizeAxis, requireShape, type Shape } from '../core/shape.js';
-import { upload } from '../engine/realize.js';
+import { upload, zeroed } from '../engine/realize.js';
 import { setOwner } from '../engine/trace.js';
 import * as b from '../graph/build.js';
 import type { GraphNode } from '../graph/node.js';
@@ -138,6 +138,15 @@ export function tensor(
     upload(values, options.shape ?? shape, options.dtype ?? dtype, options.requiresGrad),
     options,
   );
+}
+
+/** @internal Zeros in memory of their own, which is there from the start: for what is updated from step to step. */
+export function storedZeros<const S extends Shape, D extends DTypeName = 'f32'>(
+  shape: S,
+  options: TensorOptions<D> = {},
+): Tensor<GivenShape<S>, Uninferred<D, DTypeName>> {
+  const { dtype = f32 as DType, requiresGrad } = options;
+  return fromNode(zeroed(shape, dtype, requiresGrad), options);
 }
 
 /** @internal A tensor that owns a leaf. */

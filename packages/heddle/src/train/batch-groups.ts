@@ -2,7 +2,7 @@
 
 import type { Shape } from '../core/shape.js';
 import type { BaseSettings, Optimizer } from '../optim/index.js';
-import { tensor } from '../tensor/create.js';
+import { storedZeros, tensor } from '../tensor/create.js';
 import { noGrad } from '../tensor/modes.js';
 import type { AnyTensor, Tensor } from '../tensor/tensor.js';
 
@@ -14,9 +14,7 @@ export class BatchGroups {
 
   constructor(optimizer: Optimizer<BaseSettings>) {
     const parameters = optimizer.groups.flatMap((group) => group.params);
-    this.#sums = new Map(
-      parameters.map((p) => [p, tensor(new Float32Array(p.size), { shape: p.shape, dtype: p.dtype })]),
-    );
+    this.#sums = new Map(parameters.map((p) => [p, storedZeros(p.shape, { dtype: p.dtype })]));
   }
 
   /** Make the gradients of a batch those of the group. @param weight what makes them sums over their examples */

@@ -1,11 +1,11 @@
 /** Device memory for batches of one size, and the program that works on them. */
 import { i32, u8 } from '../core/dtype.js';
-import { type Shape, sizeOf } from '../core/shape.js';
+import type { Shape } from '../core/shape.js';
 import type { BatchSpan } from '../data/batch.js';
 import { type Dataset, TensorDataset } from '../data/index.js';
 import { requireClasses } from '../data/labels.js';
 import { examplesAt } from '../data/tensor-dataset.js';
-import { arange, tensor } from '../tensor/create.js';
+import { arange, storedZeros, tensor } from '../tensor/create.js';
 import { type JitOptions, type Jitted, jit } from '../tensor/jit.js';
 import { noGrad, writePart } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
@@ -37,10 +37,8 @@ export class BatchWindow {
   constructor({ inputShape, classes, bytes }: Dataset, { size, batches, work, tune = 'on' }: WindowOptions) {
     const examples = size * batches;
     const shape = [examples, ...inputShape];
-    const inputs = bytes
-      ? tensor(new Uint8Array(sizeOf(shape)), { shape, dtype: u8 })
-      : tensor(new Float32Array(sizeOf(shape)), { shape });
-    const labels = tensor(new Int32Array(examples));
+    const inputs = bytes ? storedZeros(shape, { dtype: u8 }) : storedZeros(shape);
+    const labels = storedZeros([examples], { dtype: i32 });
     const values = bytes && new ByteValues(bytes.tables);
     const window = new TensorDataset(inputs, labels);
     const next = (): Pick<TensorDataset<Tensor, Tensor>, 'inputs' | 'targets'> => {

@@ -70,6 +70,10 @@ export class CpuDevice implements Device, ProgramHost {
     this.heap.bytes.set(source, this.#range(buffer, offset, source.byteLength));
   }
 
+  clear(buffer: DeviceBuffer): void {
+    this.peek(buffer).fill(0);
+  }
+
   async read(buffer: DeviceBuffer, offset = 0, bytes = buffer.bytes - offset): Promise<Uint8Array> {
     const start = this.#range(buffer, offset, bytes);
     const copy = new Uint8Array(bytes);

@@ -73,6 +73,10 @@ export class CudaDevice implements Device {
     this.#memory.write(buffer, source, offset);
   }
 
+  clear(buffer: DeviceBuffer): void {
+    this.#memory.clear(buffer);
+  }
+
   openHostMemory(bytes: number, memory: MemoryKind): HostMemory | undefined {
     return this.#memory.openHostMemory(bytes, memory);
   }

@@ -54,6 +54,10 @@ export class SimDevice implements Device {
     new Uint8Array(liveMemory(buffer)).set(source, offset);
   }
 
+  clear(buffer: DeviceBuffer): void {
+    new Uint8Array(liveMemory(buffer)).fill(0);
+  }
+
   async read(buffer: DeviceBuffer, offset = 0, bytes = buffer.bytes - offset): Promise<Uint8Array> {
     return new Uint8Array(liveMemory(buffer).slice(offset, offset + bytes));
   }

@@ -86,6 +86,14 @@ export class CudaMemory {
     mine.lastUse = ++this.#streams.timeline.now;
   }
 
+  clear(buffer: DeviceBuffer): void {
+    const { driver, stream } = this.#context;
+    this.#context.activate();
+    this.#streams.timeline.now++;
+    const address = this.use(buffer, undefined);
+    this.#context.call(() => driver.api.cuMemsetD8Async(address, 0, buffer.bytes, stream));
+  }
+
   openHostMemory(bytes: number, memory: MemoryKind): HostMemory | undefined {
     return this.#hostMemories.open(bytes, memory);
   }
