@@ -20,6 +20,8 @@ export interface Captured extends Parsed {
 }
 
 const parsed = new Map<string, Parsed>();
+/** Of functions that kernels share, whose texts are long to look up. */
+const ofFunctions = new WeakMap<object, Parsed>();
 
 /**
  * The source of `fn`, which `subject` names in errors.
@@ -28,13 +30,14 @@ const parsed = new Map<string, Parsed>();
 export function capture(fn: (...args: never[]) => unknown, subject: string): Captured {
   if (typeof fn !== 'function')
     throw new KernelError(`${subject} must be a function or an arrow function, got ${String(fn)}.`);
-  const text = Function.prototype.toString.call(fn);
+  const text = ofFunctions.get(fn)?.text ?? Function.prototype.toString.call(fn);
   const origin = originOf(fn, text, subject);
-  let known = parsed.get(text);
+  let known = ofFunctions.get(fn) ?? parsed.get(text);
   if (!known) {
     known = parseText(text, subject, origin);
     parsed.set(text, known);
   }
+  ofFunctions.set(fn, known);
   return { ...known, origin, places: new Map() };
 }
 

@@ -14,7 +14,23 @@ import type { Parsing } from './state.js';
 import { apply, choice, staticOf, toCondition } from './typing.js';
 import { fromExpr, fromStatic, type Value, VOID } from './values.js';
 
+/** The constants of `Math` and `Number`, and the functions of `Math`. */
+const host = (name: string, object: object): Value => ({
+  kind: 'record',
+  name,
+  names: Object.getOwnPropertyNames(object).filter(
+    (key) => name === 'Number' || key in MATH || key === key.toUpperCase(),
+  ),
+  get: (key) => {
+    const own = (object as Readonly<Record<string, unknown>>)[key];
+    if (typeof own === 'number') return fromStatic(own);
+    return typeof own === 'function' ? { kind: 'builtin', name: `${name}.${key}` } : undefined;
+  },
+});
+
 const GLOBALS: Readonly<Record<string, Value>> = {
+  Math: host('Math', Math),
+  Number: host('Number', Number),
   Infinity: fromStatic(Number.POSITIVE_INFINITY),
   NaN: fromStatic(Number.NaN),
   undefined: fromStatic(undefined),
@@ -121,25 +137,7 @@ function identifier(p: Parsing, node: Identifier): Value {
     return p.fail(node, from.kind === 'record' ? missingFrom(p, from, name) : unknownName(p, name));
   }
   if (binding) return binding;
-  if (node.name === 'Math') return host('Math', Math);
-  if (node.name === 'Number') return host('Number', Number);
   return GLOBALS[node.name] ?? p.fail(node, unknownName(p, node.name));
-}
-
-/** The constants of `Math` and `Number`, and the functions of `Math`. */
-function host(name: string, object: object): Value {
-  return {
-    kind: 'record',
-    name,
-    names: Object.getOwnPropertyNames(object).filter(
-      (key) => name === 'Number' || key in MATH || key === key.toUpperCase(),
-    ),
-    get: (key) => {
-      const own = (object as Readonly<Record<string, unknown>>)[key];
-      if (typeof own === 'number') return fromStatic(own);
-      return typeof own === 'function' ? { kind: 'builtin', name: `${name}.${key}` } : undefined;
-    },
-  };
 }
 
 function unary(p: Parsing, node: UnaryExpression): Value {

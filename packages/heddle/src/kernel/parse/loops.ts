@@ -112,7 +112,15 @@ function bodyOf(p: Parsing, body: AstStatement): Statement[] {
   return p.nested(() => p.statement(body), { loop: 'loop' }).statements;
 }
 
+const known = new WeakMap<ForStatement, { readonly counting: Counting | undefined }>();
+
 function countingOf(node: ForStatement): Counting | undefined {
+  const found = known.get(node) ?? { counting: findCounting(node) };
+  known.set(node, found);
+  return found.counting;
+}
+
+function findCounting(node: ForStatement): Counting | undefined {
   const { init, test, update } = node;
   if (init?.type !== 'VariableDeclaration' || init.declarations.length !== 1) return undefined;
   const [declarator] = init.declarations;

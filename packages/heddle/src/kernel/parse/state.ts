@@ -49,6 +49,9 @@ export interface TranslationInput {
   readonly translator: Translator;
 }
 
+/** Ends a translation that misses a fact. Nobody sees it, and there are many: one has a stack trace for all. */
+const UNRESOLVED = new KernelError('a fact is missing');
+
 export class Parsing {
   readonly arrays = new Map<string, ArrayDecl>();
   readonly #origin: TranslationInput;
@@ -136,7 +139,7 @@ export class Parsing {
   /** @param resolvedBy the fact that resolves the error: the kernel is translated again with it */
   fail(node: Syntax, message: string, resolvedBy?: Fact): never {
     this.#missing = resolvedBy;
-    throw new KernelError(message, resolvedBy ? undefined : this.at(node));
+    throw resolvedBy ? UNRESOLVED : new KernelError(message, this.at(node));
   }
 
   readonly isKnown = (name: string): boolean => this.scope.get(name) !== undefined;
