@@ -3,7 +3,7 @@
  * a tensor in place and return it. Sources: Glorot and Bengio 2010 (Xavier), He et al. 2015 (Kaiming).
  */
 import { aFinite, oneOf, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
-import type { DTypeName } from '../core/dtype.js';
+import { type DType, type DTypeName, f32 } from '../core/dtype.js';
 import { ShapeError } from '../core/errors.js';
 import { formatShape, type Shape, sizeOf } from '../core/shape.js';
 import { type AnyTensor, requireTensor } from '../tensor/checks.js';
@@ -126,7 +126,8 @@ export function normal<D extends DTypeName>(
 export function constant<D extends DTypeName>(t: Tensor<Shape, D>, value: number): Tensor<Shape, D> {
   requireTensor('constant', 't', t);
   requireArgument('constant', 'value', value, aFinite);
-  return t.write(new Float64Array(t.size).fill(value));
+  const values = (t.dtype as DType) === f32 ? new Float32Array(t.size) : new Float64Array(t.size);
+  return t.write(values.fill(value));
 }
 
 /** 0 in every element. */
