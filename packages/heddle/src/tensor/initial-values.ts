@@ -58,9 +58,12 @@ const BLOCK = 4;
 const THREADS = 256;
 /** Blocks of one launch. */
 const BLOCKS = 2 ** 16;
-/** The host draws fewer numbers within some 15 ms. */
-const FEW: Readonly<Record<Distribution, number>> = { uniform: 2 ** 18, normal: 2 ** 17 };
+/** The host draws fewer numbers within some 10 ms, which a kernel may take to compile. */
+const FEW: Readonly<Record<Distribution, number>> = { uniform: 2 ** 18, normal: 2 ** 16 };
+/** Fewer it draws sooner than a kernel that is there. */
+const LEAST = 2 ** 12;
 
+/** By the device, or by the host where that is sooner: the numbers are the same. */
 function drawInto(
   buffer: DeviceBuffer,
   { size, dtype }: Elements,
@@ -77,8 +80,9 @@ function drawInto(
   // A launch begins with a block. Numbers that lie across two blocks are drawn on the host.
   const before = ((BLOCK - (stream.position % BLOCK)) % BLOCK) / WORDS_OF[distribution];
   const isFloat = dtype === f32 || dtype === f64;
+  const least = programs.get(device)?.has(nameOf(dtype, distribution)) ? LEAST : FEW[distribution];
   // The simulator is slower than the host.
-  if (size < FEW[distribution] || !isFloat || !Number.isInteger(before) || device.target.name === 'sim') {
+  if (size < least || !isFloat || !Number.isInteger(before) || device.target.name === 'sim') {
     onHost(size);
     return;
   }
@@ -114,7 +118,7 @@ const programs = new WeakMap<Device, Map<string, Program>>();
 function programFor(device: Device, t: DType, distribution: Distribution): Program {
   const known = programs.get(device) ?? new Map<string, Program>();
   programs.set(device, known);
-  const name = `${t.name} ${distribution}`;
+  const name = nameOf(t, distribution);
   const program =
     known.get(name) ??
     device.compile([
@@ -129,10 +133,12 @@ function programFor(device: Device, t: DType, distribution: Distribution): Progr
   return program;
 }
 
+const nameOf = (t: DType, distribution: Distribution): string => `draw_${distribution}_${t.name}`;
+
 /** Each thread draws the numbers of one block. @internal */
 export const drawKernel = (t: DType, distribution: Distribution) =>
   defineKernel(
-    `draw_${distribution}_${t.name}`,
+    nameOf(t, distribution),
     { values: buffer(t), state: buffer(u32), scaling: buffer(f64) },
     (
       { values, state, scaling },
