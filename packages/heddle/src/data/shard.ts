@@ -21,8 +21,12 @@ export interface BatchRows {
   readonly isEven: boolean;
 }
 
-/** Where the part of a rank begins in n rows; that of the next one begins where it ends. */
-const startOf = (n: number, rank: number, count: number): number => Math.floor((rank * n) / count);
+/**
+ * Where the part of a rank begins in n rows; that of the next one begins where it ends. The first ranks have one row more where
+ * n does not divide: so no part grows when n gets smaller, and a smaller batch fits where a full one does.
+ */
+const startOf = (n: number, rank: number, count: number): number =>
+  rank * Math.floor(n / count) + Math.min(rank, n % count);
 
 const partOf = ({ rank, count }: Shard, n: number): readonly [from: number, to: number] => [
   startOf(n, rank, count),

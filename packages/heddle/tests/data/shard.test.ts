@@ -23,6 +23,23 @@ function batchesOf(loader: Loader<ArrayDataset>): number[][] {
   return batches;
 }
 
+test('the part of a smaller batch is no larger than that of a full one', () => {
+  const loader = loaderOf(45, 12, false);
+  const sizes = Array.from({ length: 7 }, (_, rank) => {
+    const batches = batchesOf(loader.shard(rank, 7));
+    return [batches[0]!.length, batches[3]!.length];
+  });
+  assert.deepEqual(sizes, [
+    [2, 2],
+    [2, 2],
+    [2, 1],
+    [2, 1],
+    [2, 1],
+    [1, 1],
+    [1, 1],
+  ]);
+});
+
 property(
   'the shards of a batch are its examples in their order, whatever the number of ranks',
   [
