@@ -275,7 +275,7 @@ function defineWindows(
       const value = by.computed(source, place);
       return isHalf(source.dtype) ? k.cast(f32, value) : value;
     });
-    evaluator.define(f, at, windowFunctionOf(f).compute(held, by.emit));
+    evaluator.define(f, at, k.cast(f.dtype, windowFunctionOf(f).compute(held, by.emit)));
   }
 }
 

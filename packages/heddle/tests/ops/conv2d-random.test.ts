@@ -1,0 +1,154 @@
+/** Convolutions of any shape in the simulator, each by any of its variants, beside the composition in f64. */
+import assert from 'node:assert/strict';
+import { after } from 'node:test';
+import fc from 'fast-check';
+import { bf16, type DType, f16, f32, f64, isHalf } from '../../src/core/dtype.js';
+import { fromBf16, fromF16 } from '../../src/core/float16.js';
+import type { Precision } from '../../src/core/precision.js';
+import { CompiledGraph } from '../../src/engine/program.js';
+import * as b from '../../src/graph/build.js';
+import { callOf } from '../../src/graph/fused-op.js';
+import type { GraphNode } from '../../src/graph/node.js';
+import { conv2d, conv2dInputOp, conv2dWeightOp } from '../../src/ops/conv2d/op.js';
+import type { Device } from '../../src/runtime/device.js';
+import { closeDevices, openDevice } from '../../src/runtime/registry.js';
+import type { Tune } from '../../src/schedule/passes/tuning.js';
+import { property } from '../property.js';
+import { type Direction, stored, values } from './convolution-check.js';
+
+after(closeDevices);
+
+/** What is computed, and in what. */
+const KINDS: readonly { readonly dtype: DType; readonly precision: Precision }[] = [
+  { dtype: bf16, precision: 'f32' },
+  { dtype: f16, precision: 'f32' },
+  { dtype: f32, precision: 'tf32' },
+  { dtype: f32, precision: 'f32' },
+];
+
+const sides = (least: number, most: number): fc.Arbitrary<[number, number]> =>
+  fc.tuple(fc.integer({ min: least, max: most }), fc.integer({ min: least, max: most }));
+
+const convolution = fc.record({
+  direction: fc.constantFrom<Direction>('forward', 'input', 'weight'),
+  kind: fc.constantFrom(...KINDS),
+  images: fc.integer({ min: 1, max: 3 }),
+  /** Of a group. */
+  inputs: fc.constantFrom(1, 3, 4, 8, 16, 24, 40, 72),
+  outputs: fc.constantFrom(1, 2, 8, 16, 24, 72, 136),
+  groups: fc.constantFrom(1, 1, 1, 2, 3),
+  size: sides(1, 13),
+  kernel: sides(1, 4),
+  stride: fc.oneof({ arbitrary: fc.constant<[number, number]>([1, 1]), weight: 2 }, sides(1, 3)),
+  dilation: fc.oneof({ arbitrary: fc.constant<[number, number]>([1, 1]), weight: 3 }, sides(1, 2)),
+  padding: sides(0, 2),
+  /** Whether channels come last in memory. */
+  last: fc.boolean(),
+  /** Whether a bias and a ReLU follow. */
+  followed: fc.boolean(),
+  /** Which of the variants. */
+  pick: fc.nat(1000),
+});
+type Convolution = typeof convolution extends fc.Arbitrary<infer T> ? T : never;
+
+interface Built {
+  readonly leaves: readonly GraphNode[];
+  readonly root: GraphNode;
+}
+
+function built(c: Convolution, dtype: DType): Built {
+  const { direction, kind, images, groups, kernel, stride, dilation, padding, last, followed } = c;
+  const [inputs, outputs] = [groups * c.inputs, groups * c.outputs];
+  const leaves: GraphNode[] = [];
+  const leaf = (shape: readonly number[], ordered = false): GraphNode => {
+    const [n, ch, h, w] = shape;
+    const made = b.leaf(ordered ? [n!, h!, w!, ch!] : shape, dtype);
+    leaves.push(made);
+    return ordered ? b.permute(made, [0, 3, 1, 2]) : made;
+  };
+  const x = leaf([images, inputs, ...c.size], last);
+  const w = leaf([outputs, c.inputs, ...kernel]);
+  const y = conv2d(x, w, { stride, dilation, padding, groups, precision: kind.precision });
+  let root = y;
+  if (direction !== 'forward') {
+    const { arg } = callOf(y);
+    const g = leaf(y.shape, last);
+    // The source that is not used goes.
+    leaves.splice(direction === 'input' ? 0 : 1, 1);
+    if (direction === 'input') leaves.reverse();
+    root =
+      direction === 'input'
+        ? b.call(conv2dInputOp, [g, w], arg as never)
+        : b.call(conv2dWeightOp, [x, g], arg as never);
+  }
+  if (followed) {
+    const bias = leaf([root.shape[1]!]);
+    const sum = b.add(root, b.expand(b.reshape(bias, [1, root.shape[1]!, 1, 1]), root.shape));
+    root = b.map('max', sum, b.full(root.shape, dtype, 0));
+  }
+  return { leaves, root };
+}
+
+async function compute(
+  device: Device,
+  { leaves, root }: Built,
+  given: readonly Float32Array[],
+  options: { readonly kernels?: boolean; readonly tune?: Tune },
+): Promise<Float64Array> {
+  const buffers = leaves.map(({ dtype }, i) => {
+    const held = dtype === f64 ? Float64Array.from(given[i]!) : stored(given[i]!, dtype);
+    const buffer = device.allocate(held.byteLength, 'test');
+    device.write(buffer, new Uint8Array(held.buffer));
+    return buffer;
+  });
+  const compiled = new CompiledGraph([root], leaves.length, device, options);
+  try {
+    const [result] = compiled.run(buffers, 'test', false);
+    const { buffer } = await device.read(result!.buffer, 0, root.dtype.bytes * root.size);
+    result!.release();
+    if (root.dtype === f64) return new Float64Array(buffer, 0, root.size);
+    if (!isHalf(root.dtype)) return Float64Array.from(new Float32Array(buffer, 0, root.size));
+    return Float64Array.from(new Uint16Array(buffer, 0, root.size), root.dtype === f16 ? fromF16 : fromBf16);
+  } finally {
+    compiled.dispose();
+    for (const buffer of buffers) device.free(buffer);
+  }
+}
+
+property(
+  'sim: a convolution is what its composition is, by any variant',
+  [convolution],
+  async (c) => {
+    const { size, kernel, dilation, padding, kind, direction, pick } = c;
+    fc.pre([0, 1].every((i) => size[i]! + 2 * padding[i]! > (kernel[i]! - 1) * dilation[i]!));
+    const [of, exact] = [built(c, kind.dtype), built(c, f64)];
+    const given = of.leaves.map((l, i) => values(l.size, i + 1));
+    const cpu = openDevice('cpu');
+    const expected = await compute(cpu, exact, given, { kernels: false });
+    const totals = await compute(
+      cpu,
+      exact,
+      given.map((v) => v.map(Math.abs)),
+      { kernels: false },
+    );
+    let name: string | undefined;
+    const tune: Tune = (requests) =>
+      requests.map(({ variants }) => {
+        name = variants[pick % variants.length]!.name;
+        return name;
+      });
+    const actual = await compute(openDevice('sim'), of, given, { tune });
+    if (process.env.SHOW) console.log(name, of.root.shape.join('x'));
+    const terms = {
+      forward: c.inputs * kernel[0] * kernel[1],
+      input: c.outputs * kernel[0] * kernel[1],
+      weight: c.images * (size[0] + 2 * padding[0]) * (size[1] + 2 * padding[1]),
+    }[direction];
+    // Results of 16 bits are rounded after each of three operations.
+    const unit = (terms + 2) * 2 ** -24 + (isHalf(kind.dtype) ? 3 * 2 ** (kind.dtype === f16 ? -11 : -8) : 0);
+    for (let i = 0; i < expected.length; i++)
+      if (!(Math.abs(actual[i]! - expected[i]!) <= unit * totals[i]!))
+        assert.fail(`${name ?? 'the guess'}: element ${i} is ${actual[i]} instead of ${expected[i]}`);
+  },
+  { runs: 12, share: 5 },
+);
