@@ -34,22 +34,34 @@ const convolution = fc.record({
   kind: fc.constantFrom(...KINDS),
   images: fc.integer({ min: 1, max: 3 }),
   /** Of a group. */
-  inputs: fc.constantFrom(1, 3, 4, 8, 16, 24, 40, 72),
-  outputs: fc.constantFrom(1, 2, 8, 16, 24, 72, 136),
-  groups: fc.constantFrom(1, 1, 1, 2, 3),
-  size: sides(1, 13),
-  kernel: sides(1, 4),
+  inputs: fc.constantFrom(1, 3, 8, 16, 24, 32, 64, 72),
+  outputs: fc.constantFrom(1, 2, 8, 16, 24, 64, 72, 136),
+  groups: fc.constantFrom(1, 1, 1, 1, 2, 3),
+  size: sides(1, 17),
+  kernel: fc.oneof(fc.constant<[number, number]>([3, 3]), sides(1, 4)),
   stride: fc.oneof({ arbitrary: fc.constant<[number, number]>([1, 1]), weight: 2 }, sides(1, 3)),
   dilation: fc.oneof({ arbitrary: fc.constant<[number, number]>([1, 1]), weight: 3 }, sides(1, 2)),
   padding: sides(0, 2),
   /** Whether channels come last in memory. */
-  last: fc.boolean(),
+  last: fc.constantFrom(true, true, false),
   /** Whether a bias and a ReLU follow. */
   followed: fc.boolean(),
   /** Which of the variants. */
   pick: fc.nat(1000),
 });
 type Convolution = typeof convolution extends fc.Arbitrary<infer T> ? T : never;
+
+/** What failed once. */
+const FOUND: readonly [Convolution][] = [
+  // Groups that are one bundle, of channels that are not aligned.
+  [
+    {
+      ...{ direction: 'weight', kind: KINDS[0]!, images: 1, inputs: 3, outputs: 72, groups: 2, size: [1, 1] },
+      ...{ kernel: [1, 1], stride: [1, 1], dilation: [1, 1], padding: [0, 0], last: true, followed: false },
+      pick: 0,
+    },
+  ],
+];
 
 interface Built {
   readonly leaves: readonly GraphNode[];
@@ -138,17 +150,18 @@ property(
         return name;
       });
     const actual = await compute(openDevice('sim'), of, given, { tune });
-    if (process.env.SHOW) console.log(name, of.root.shape.join('x'));
     const terms = {
       forward: c.inputs * kernel[0] * kernel[1],
       input: c.outputs * kernel[0] * kernel[1],
       weight: c.images * (size[0] + 2 * padding[0]) * (size[1] + 2 * padding[1]),
     }[direction];
-    // Results of 16 bits are rounded after each of three operations.
-    const unit = (terms + 2) * 2 ** -24 + (isHalf(kind.dtype) ? 3 * 2 ** (kind.dtype === f16 ? -11 : -8) : 0);
+    // Results of 16 bits are rounded after each of three operations, small ones of f16 to multiples of 2⁻²⁴.
+    const rounded = 3 * (kind.dtype === f16 ? 2 ** -11 : kind.dtype === bf16 ? 2 ** -8 : 0);
+    const unit = (terms + 2) * 2 ** -24 + rounded;
+    const least = kind.dtype === f16 ? 3 * 2 ** -25 : 0;
     for (let i = 0; i < expected.length; i++)
-      if (!(Math.abs(actual[i]! - expected[i]!) <= unit * totals[i]!))
+      if (!(Math.abs(actual[i]! - expected[i]!) <= unit * totals[i]! + least))
         assert.fail(`${name ?? 'the guess'}: element ${i} is ${actual[i]} instead of ${expected[i]}`);
   },
-  { runs: 12, share: 5 },
+  { runs: 12, found: FOUND, share: 5 },
 );

@@ -186,7 +186,10 @@ export function reorderedBy<Arg extends Conv2dArg>(
         const other = aligned(filters, channels[1]!);
         const given = isTurned(direction, other, bundles) ? turned(other, bundles.groups) : other;
         const made = b.call(op, [first, given], bundles);
-        return cut(direction === 'weight' ? unbundled(made, groups, n) : made, reorder(node.shape, LAST));
+        const shape = reorder(node.shape, LAST);
+        if (direction !== 'weight') return cut(made, shape);
+        const [outputs, rows, columns, inputs] = shape as [number, number, number, number];
+        return unbundled(cut(made, [outputs, rows, columns, n * inputs]), groups, n);
       },
     };
   };
