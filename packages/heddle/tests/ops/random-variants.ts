@@ -29,15 +29,17 @@ async function computed(
   const compiled = new CompiledGraph(roots, leaves.length, device, options);
   try {
     const results = compiled.run(buffers, 'test', false);
-    return await Promise.all(
-      roots.map(async ({ dtype, size }, i) => {
-        const { buffer } = await device.read(results[i]!.buffer, 0, dtype.bytes * size);
-        results[i]!.release();
-        if (dtype === f64) return new Float64Array(buffer, 0, size);
-        if (!isHalf(dtype)) return Float64Array.from(new Float32Array(buffer, 0, size));
-        return Float64Array.from(new Uint16Array(buffer, 0, size), dtype === f16 ? fromF16 : fromBf16);
-      }),
-    );
+    const read = compiled.schedule.roots.map(async (place, i) => {
+      const { dtype, size } = roots[i]!;
+      const held = 'result' in place ? results[place.result]!.buffer : buffers[place.leaf]!;
+      const { buffer } = await device.read(held, 0, dtype.bytes * size);
+      if (dtype === f64) return new Float64Array(buffer, 0, size);
+      if (!isHalf(dtype)) return Float64Array.from(new Float32Array(buffer, 0, size));
+      return Float64Array.from(new Uint16Array(buffer, 0, size), dtype === f16 ? fromF16 : fromBf16);
+    });
+    const values = await Promise.all(read);
+    for (const result of results) result.release();
+    return values;
   } finally {
     compiled.dispose();
     for (const buffer of buffers) device.free(buffer);
