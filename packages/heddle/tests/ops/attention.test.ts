@@ -1,6 +1,7 @@
 /** Attention's kernels, forward and backward, against their composition: in the simulator, and on a GPU. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import fc from 'fast-check';
 import { bf16, type DType, f16, f32 } from '../../src/core/dtype.js';
 import { withoutKernels } from '../../src/engine/realize.js';
 import * as b from '../../src/graph/build.js';
@@ -12,6 +13,7 @@ import { matmul } from '../../src/ops/matmul/op.js';
 import { schedule } from '../../src/schedule/schedule.js';
 import { Tensor } from '../../src/tensor/tensor.js';
 import { cudaReason } from '../cases/case-runner.js';
+import { property } from '../property.js';
 
 interface Shape {
   readonly batch?: number;
@@ -24,7 +26,7 @@ interface Shape {
   readonly scale?: number;
   readonly dtype?: DType;
   /** Of bools or of floats, of (L, S) or of (B, 1, 1, S). */
-  readonly mask?: 'bool' | 'float' | 'padding';
+  readonly mask?: 'bool' | 'float' | 'padding' | undefined;
   /** Queries, keys and values are columns of one product, as in a layer: (B, L, 3, H, E). */
   readonly packed?: boolean;
   /** Rows begin where copies of 16 bytes cannot. */
@@ -165,6 +167,31 @@ test('no matrix of scores is in memory, nothing is copied, and the log-sum-exp c
 });
 
 for (const [name, shape] of Object.entries(SHAPES)) test(`sim: ${name}`, () => check('sim', shape));
+
+property(
+  'sim: attention and its gradients are what their composition is',
+  [
+    fc.record({
+      batch: fc.integer({ min: 1, max: 2 }),
+      shared: fc.constantFrom(1, 1, 2, 3),
+      keyHeads: fc.constantFrom(1, 2),
+      queries: fc.integer({ min: 1, max: 150 }),
+      // Of fewer keys, the exact gradients of queries are next to nothing.
+      keys: fc.integer({ min: 16, max: 150 }),
+      width: fc.constantFrom(8, 16, 24, 32, 48, 64, 64, 80, 96, 128),
+      isCausal: fc.boolean(),
+      mask: fc.constantFrom('bool', 'float', 'padding', undefined, undefined),
+      packed: fc.boolean(),
+      dtype: fc.constantFrom(bf16, f16),
+    }),
+  ],
+  async ({ shared, packed, mask, ...s }) => {
+    const heads = shared * s.keyHeads;
+    if (packed) await check('sim', { ...s, packed, heads, keyHeads: heads, queries: s.keys, mask });
+    else await check('sim', { ...s, heads, mask });
+  },
+  { runs: 6, share: 3 },
+);
 /** More blocks than a GPU has multiprocessors. */
 const LARGE: Readonly<Record<string, Shape>> = {
   'many blocks': { batch: 4, heads: 12, queries: 500, width: 64, isCausal: true, packed: true },
