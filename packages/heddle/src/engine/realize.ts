@@ -217,7 +217,7 @@ export const zeroed = (shape: Shape, dtype: DType, requiresGrad = false): GraphN
 /** Overwrite a tensor's values from the host. */
 export function write(handle: Handle, values: ArrayLike<number | bigint>): void {
   const { shape, size, dtype } = handle.ownNode;
-  if (!currentTrace() && values.length !== size)
+  if (values.length !== size)
     throw new ShapeError(
       `[write] ${values.length} values do not fill ${formatShape(shape)}, which has ${size} elements.`,
     );

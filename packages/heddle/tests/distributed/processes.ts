@@ -82,11 +82,7 @@ export const startRank = (
   worldSize: number,
   port: number,
   env: NodeJS.ProcessEnv = {},
-): RunningRank =>
-  startNode([RANK, ...args], {
-    ...ranksEnvironment(rank, worldSize, port),
-    ...{ TEST_TIMEOUT_MS: String(TIMEOUT_MS), ...env },
-  });
+): RunningRank => startNode([RANK, ...args], { ...ranksEnvironment(rank, worldSize, port), ...env });
 
 /** All ranks of a world, on a port that was free. */
 export async function startWorld(
