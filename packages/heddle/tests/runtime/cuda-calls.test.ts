@@ -27,7 +27,7 @@ IS(cuDriverGetVersion, 13000) IS(cuDeviceGetCount, 1) IS(cuDeviceGet, 0) IS(cuFu
 IS(cuDeviceGetAttribute, which == 16 ? 132 : which == 75 ? 9 : which == 76 ? 0 : which == 106 ? 32 : which == 111 ? 1024
   : which == 39 ? 2048 : which == 82 ? 65536 : which == 38 ? 50 << 20 : 227 << 10)
 DOES(cuInit) DOES(cuGetExportTable) DOES(cuDeviceGetName) DOES(cuCtxSetCurrent) DOES(cuCtxSynchronize)
-DOES(cuDevicePrimaryCtxRelease_v2) DOES(cuMemFree_v2) DOES(cuMemcpyHtoDAsync_v2) DOES(cuMemcpyDtoDAsync_v2)
+DOES(cuDevicePrimaryCtxRelease_v2) DOES(cuMemFree_v2) DOES(cuMemcpyHtoDAsync_v2) DOES(cuMemcpyDtoDAsync_v2) DOES(cuMemsetD8Async)
 DOES(cuStreamDestroy_v2) DOES(cuStreamSynchronize) DOES(cuStreamWaitEvent) DOES(cuEventDestroy_v2) DOES(cuEventRecord)
 DOES(cuMemHostRegister_v2) DOES(cuMemHostUnregister) DOES(cuEventQuery) DOES(cuEventSynchronize) DOES(cuFuncSetAttribute) DOES(cuLaunchKernel) DOES(cuLaunchKernelEx)
 DOES(cuGraphDestroy) DOES(cuGraphKernelNodeSetAttribute) DOES(cuGraphAddDependencies_v2) DOES(cuGraphExecDestroy)
