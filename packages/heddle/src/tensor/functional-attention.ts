@@ -7,11 +7,12 @@ import * as b from '../graph/build.js';
 import type { GraphNode } from '../graph/node.js';
 import type { AttentionArg } from '../ops/attention/arg.js';
 import { attentionWeights, weightedValues } from '../ops/attention/composition.js';
+import { drawnBlocks } from '../ops/attention/dropout.js';
 import { attentionOp, headsInside } from '../ops/attention/op.js';
 import { forProduct } from './autocast.js';
 import { type AnyTensor, aTensor, requireFloat, requireSameDtype } from './checks.js';
-import { dropout as drop } from './functional-layers.js';
 import { getPrecision } from './precision.js';
+import { defaultGenerator } from './random.js';
 import { MATMUL, type MatmulOptions, Tensor } from './tensor.js';
 
 /** Options of `scaledDotProductAttention`. */
@@ -88,6 +89,8 @@ interface Prepared {
   readonly sources: readonly [q: GraphNode, k: GraphNode, v: GraphNode];
   /** (B, H, L, S) */
   readonly mask: GraphNode | undefined;
+  /** Of the generator that dropout draws from. */
+  readonly counter: GraphNode | undefined;
   readonly arg: AttentionArg;
   /** The dimensions before the last two. */
   readonly lead: Shape;
@@ -98,7 +101,7 @@ function prepared(
   query: AnyTensor,
   key: AnyTensor,
   value: AnyTensor,
-  { mask, isCausal = false, enableGqa = false, ...options }: AttentionOptions,
+  { mask, isCausal = false, enableGqa = false, dropout = 0, ...options }: AttentionOptions,
 ): Prepared {
   requireAttention(query, key, value, mask);
   if (enableGqa) requireSharing(query, key, value);
@@ -121,10 +124,12 @@ function prepared(
     throw new ShapeError(
       `[${OP}] mask is ${formatShape(mask!.shape)}, must broadcast to the scores' ${formatShape(scores)}.`,
     );
+  const taken = dropout > 0 ? defaultGenerator().take(drawnBlocks(scores)) : undefined;
   return {
     sources: sources as [GraphNode, GraphNode, GraphNode],
     mask: mask && inFour(b.expand(mask.node, scores), heads(query)),
-    arg: { isCausal, scale, precision },
+    counter: taken?.counter,
+    arg: { isCausal, scale, precision, dropout: taken && { p: dropout, seed: taken.seed } },
     lead: heads(query),
   };
 }
@@ -136,14 +141,12 @@ export function attend<D extends DTypeName>(
   value: AnyTensor,
   options: AttentionOptions = {},
 ): Attention<D> {
-  const { sources, mask, arg, lead } = prepared(query, key, value, options);
+  const { sources, arg, lead, ...conditions } = prepared(query, key, value, options);
   const [q, k, v] = sources.map(b.wide) as [GraphNode, GraphNode, GraphNode];
-  const all = new Tensor(attentionWeights(q, k, mask, arg));
-  const { dropout = 0 } = options;
-  const weights: AnyTensor = dropout > 0 ? drop(all, { p: dropout }) : all;
-  const output = b.cast(weightedValues(weights.node, v, arg.precision), sources[0].dtype);
+  const weights = attentionWeights(q, k, conditions, arg);
+  const output = b.cast(weightedValues(weights, v, arg.precision), sources[0].dtype);
   const shaped = (x: GraphNode): GraphNode => b.reshape(x, [...lead, ...x.shape.slice(-2)]);
-  return { output: new Tensor(shaped(output)), weights: new Tensor(shaped(weights.node)) };
+  return { output: new Tensor(shaped(output)), weights: new Tensor(shaped(weights)) };
 }
 
 /**
@@ -171,10 +174,10 @@ export function scaledDotProductAttention<D extends DTypeName>(
   options: AttentionOptions = {},
 ): Tensor<Shape, D> {
   requireOptions(OP, options, ATTENTION);
-  // The kernels have no random numbers, and no gradient of a mask.
-  if ((options.dropout ?? 0) > 0 || options.mask?.requiresGrad)
-    return attend(query, key, value, options).output;
-  const { sources, mask, arg, lead } = prepared(query, key, value, options);
-  const output = headsInside(b.call(attentionOp, mask ? [...sources, mask] : sources, arg));
+  // The kernels have no gradient of a mask.
+  if (options.mask?.requiresGrad) return attend(query, key, value, options).output;
+  const { sources, mask, counter, arg, lead } = prepared(query, key, value, options);
+  const last = [mask, counter].filter((x) => x !== undefined);
+  const output = headsInside(b.call(attentionOp, [...sources, ...last], arg));
   return new Tensor(b.reshape(output, [...lead, ...output.shape.slice(-2)]));
 }

@@ -10,6 +10,7 @@ import { encode, overwrite, withMemory } from '../engine/realize.js';
 import { leaf } from '../graph/build.js';
 import { buffer } from '../kernel/ir/types.js';
 import { asCast, defineKernel } from '../kernel/language/language.js';
+import { philoxBlock } from '../ops/philox.js';
 import type { Device, DeviceBuffer, Program } from '../runtime/device.js';
 import type { AnyTensor } from './checks.js';
 import { fromNode } from './create.js';
@@ -140,49 +141,15 @@ export const drawKernel = (t: DType, distribution: Distribution) =>
   defineKernel(
     nameOf(t, distribution),
     { values: buffer(t), state: buffer(u32), scaling: buffer(f64) },
-    (
-      { values, state, scaling },
-      {
-        globalId,
-        bitcast,
-        f32,
-        f64,
-        i32,
-        mulhi,
-        select,
-        u32,
-        gaussian,
-        normal,
-        polynomial,
-        ARTANH,
-        EACH,
-        SINE,
-        SQRT_HALF,
-        T,
-      },
-    ) => {
+    ({ values, state, scaling }, context) => {
+      const { bitcast, f32, f64, globalId, i32, lane, select, u32 } = context;
+      const { gaussian, normal, philoxBlock, polynomial, ARTANH, EACH, SINE, SQRT_HALF, T } = context;
       const first = i32(state[5]) + globalId.x * EACH;
       const end = i32(state[6]);
       if (first >= end) return;
       const low = state[2] + u32(globalId.x);
-      let c0 = low;
-      let c1 = select(low < state[2], state[3] + 1, state[3]);
-      let c2 = state[4];
-      let c3 = u32(0);
-      let k0 = state[0];
-      let k1 = state[1];
-      for (let round = 0; round < 10; round++) {
-        const low0 = u32(0xd2511f53) * c0;
-        const high0 = mulhi(u32(0xd2511f53), c0);
-        const low1 = u32(0xcd9e8d57) * c2;
-        const high1 = mulhi(u32(0xcd9e8d57), c2);
-        c0 = high1 ^ c1 ^ k0;
-        c1 = low1;
-        c2 = high0 ^ c3 ^ k1;
-        c3 = low0;
-        k0 += u32(0x9e3779b9);
-        k1 += u32(0xbb67ae85);
-      }
+      const high = select(low < state[2], state[3] + 1, state[3]);
+      const words = philoxBlock(low, high, state[4], state[0], state[1], context);
       const uniform = (word: number): number => f64(word >> 8) * 2 ** -24;
       // As PhiloxStream.normal does.
       const normalOf = (a: number, b: number): number => {
@@ -200,18 +167,18 @@ export const drawKernel = (t: DType, distribution: Distribution) =>
         if (first + i < end) values[first + i] = T(scaling[0] + scaling[1] * x);
       };
       if (normal) {
-        put(0, normalOf(c0, c1));
-        put(1, normalOf(c2, c3));
+        put(0, normalOf(lane(words, 0), lane(words, 1)));
+        put(1, normalOf(lane(words, 2), lane(words, 3)));
       } else {
-        put(0, uniform(c0));
-        put(1, uniform(c1));
-        put(2, uniform(c2));
-        put(3, uniform(c3));
+        put(0, uniform(lane(words, 0)));
+        put(1, uniform(lane(words, 1)));
+        put(2, uniform(lane(words, 2)));
+        put(3, uniform(lane(words, 3)));
       }
     },
     {
       ...{ EACH: BLOCK / WORDS_OF[distribution], normal: distribution === 'normal', T: asCast(t) },
       ...GAUSSIAN,
-      ...{ SQRT_HALF: SQRT_HALF_BITS, gaussian: gaussianOf },
+      ...{ SQRT_HALF: SQRT_HALF_BITS, gaussian: gaussianOf, philoxBlock },
     },
   );

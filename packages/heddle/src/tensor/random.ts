@@ -26,7 +26,7 @@ import {
 } from '../core/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
 import { sineSeries } from '../core/gaussian.js';
-import { keyOfSeed, PhiloxStream } from '../core/philox.js';
+import { keyOfSeed, type PhiloxKey, PhiloxStream } from '../core/philox.js';
 import { formatShape, requireShape, type Shape, sizeOf } from '../core/shape.js';
 import { upload } from '../engine/realize.js';
 import { currentDevice } from '../engine/storage.js';
@@ -119,19 +119,25 @@ export class Generator {
     this.host.position = host!;
   }
 
-  /**
-   * @internal The next words, u32. Where several processes train together, each draws its own in traced functions: examples
-   * of other ranks get other masks of dropout. Elsewhere all draw the same: models begin with equal weights.
-   */
+  /** @internal The next words, u32. */
   bits(shape: Shape): GraphNode {
+    const { seed, counter } = this.take(Math.ceil(sizeOf(shape) / 4));
+    return b.random(shape, counter, seed);
+  }
+
+  /**
+   * @internal The next blocks of four words: the key of their stream, and the number of the first. Where several processes train
+   * together, each draws its own in traced functions: examples of other ranks get other masks of dropout. Elsewhere all draw the
+   * same: models begin with equal weights.
+   */
+  take(blocks: number): { readonly seed: PhiloxKey; readonly counter: GraphNode } {
     const counter = this.counter;
+    const { node } = counter;
     const [low, high] = keyOfSeed(this.#seed);
     // Above the 53 bits of a seed.
     const rank = currentTrace() ? (currentWorld()?.rank ?? 0) : 0;
-    const bits = b.random(shape, counter.node, [low, (high | (rank << 21)) >>> 0]);
-    const blocks = Math.ceil(sizeOf(shape) / 4);
     counter.assign(counter.add(blocks));
-    return bits;
+    return { seed: [low, (high | (rank << 21)) >>> 0], counter: node };
   }
 }
 

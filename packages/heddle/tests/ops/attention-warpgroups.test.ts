@@ -20,7 +20,7 @@ const inHeads = (rows: number): RowsLayout => ({
 });
 const problem: GradientProblem = {
   ...{ dtype: bf16, batch: 1, heads: HEADS, keyHeads: KEY_HEADS, queries: QUERIES, keys: KEYS, width: WIDTH },
-  ...{ isCausal: true, scale: 0.3, mask: undefined },
+  ...{ isCausal: true, scale: 0.3, mask: undefined, dropout: undefined },
   ...{ q: inHeads(QUERIES), k: inHeads(KEYS), v: inHeads(KEYS) },
   g: { offset: 0, batch: QUERIES * HEADS * WIDTH, head: WIDTH, row: HEADS * WIDTH, column: 1 },
 };

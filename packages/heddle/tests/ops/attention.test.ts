@@ -29,6 +29,7 @@ interface Shape {
   readonly mask?: 'bool' | 'float' | 'padding' | undefined;
   /** Queries, keys and values are columns of one product, as in a layer: (B, L, 3, H, E). */
   readonly packed?: boolean;
+  readonly dropout?: number;
   /** Rows begin where copies of 16 bytes cannot. */
   readonly uneven?: boolean;
 }
@@ -74,12 +75,13 @@ async function results(
   H.manualSeed(7);
   const { leaves, sources } = made(s);
   const mask = maskOf(s);
-  const { isCausal = false, scale, keyHeads, heads = 1 } = s;
+  const { isCausal = false, scale, keyHeads, heads = 1, dropout = 0 } = s;
   const [q, k, v] = sources();
   const y = H.scaledDotProductAttention(q, k, v, {
     mask,
     isCausal,
     scale,
+    dropout,
     enableGqa: keyHeads !== undefined && keyHeads !== heads,
   });
   const g = H.randn(y.shape).cast(y.dtype).realize();
@@ -142,6 +144,13 @@ const SHAPES: Readonly<Record<string, Shape>> = {
   'a mask that is added': { queries: 40, keys: 90, width: 32, mask: 'float', isCausal: true },
   padding: { batch: 3, queries: 20, keys: 40, width: 16, mask: 'padding' },
   'columns of one product': { batch: 2, heads: 2, queries: 20, width: 64, packed: true, isCausal: true },
+  dropout: { heads: 2, queries: 70, keys: 90, width: 32, dropout: 0.3 },
+  'dropout of keys in no whole blocks': {
+    ...{ batch: 2, heads: 4, keyHeads: 2, queries: 37, keys: 67, width: 64, dropout: 0.1, dtype: f16 },
+    isCausal: true,
+  },
+  'dropout with a mask': { heads: 2, queries: 40, keys: 70, width: 128, mask: 'bool', dropout: 0.6 },
+  'dropout of all': { queries: 20, keys: 40, width: 16, dropout: 1 },
   'rows of uneven places': { heads: 2, queries: 20, width: 16, packed: true, uneven: true },
 };
 
@@ -166,6 +175,45 @@ test('no matrix of scores is in memory, nothing is copied, and the log-sum-exp c
   assert.ok(bytes <= 2 * 4 * 2 * 4 * 1024 + 512, `${bytes} bytes`);
 });
 
+/** What becomes of each weight: keys are the features of the values. */
+async function requireDropout(device: string): Promise<void> {
+  H.useDevice(device);
+  const [heads, length, p] = [3, 48, 0.3];
+  H.manualSeed(3);
+  const source = (): H.Tensor<H.Shape, 'bf16'> =>
+    H.randn([1, heads, length, length], { dtype: bf16 }).realize();
+  const [q, k] = [source(), source()];
+  const v = H.zeros([1, heads, length, length], { dtype: bf16, requiresGrad: true });
+  H.noGrad(() => v.assign(H.eye(length).cast(bf16).expand(v.shape)));
+  const attend = (dropout: number): H.AnyTensor => H.scaledDotProductAttention(q, k, v, { dropout });
+  const floats = async (x: H.AnyTensor): Promise<number[]> => Array.from(await x.cast(f32).data(), Number);
+  const all = await floats(attend(0));
+  H.manualSeed(4);
+  const first = attend(p);
+  const weights = await floats(first);
+  const cleared = weights.filter((w) => w === 0).length / weights.length;
+  assert.ok(Math.abs(cleared - p) < 0.03, `${cleared} of the weights are 0`);
+  weights.forEach((w, i) => {
+    const kept = all[i]! / (1 - p);
+    assert.ok(w === 0 || Math.abs(w - kept) <= 2 ** -6 * kept, `weight ${i} is ${w}, must be 0 or ${kept}`);
+  });
+  const second = await floats(attend(p));
+  assert.notDeepEqual(second, weights);
+  // The generator has gone on, and the gradient is of what was dropped before.
+  first.sum().backward();
+  const [gradient, expected] = [await floats(v.grad!), await floats(first.cast(f32).sum(2))];
+  gradient.forEach((g, i) => {
+    const wanted = expected[Math.floor(i / length)]!;
+    assert.ok(Math.abs(g - wanted) < 2 ** -5 * Math.max(1, wanted), `${i}: ${g} for ${wanted}`);
+  });
+  H.manualSeed(4);
+  assert.deepEqual(await floats(attend(p)), weights);
+}
+
+for (const device of ['cpu', 'sim'])
+  test(`${device}: dropout clears a share of p, in the gradients those of the output`, () =>
+    requireDropout(device));
+
 for (const [name, shape] of Object.entries(SHAPES)) test(`sim: ${name}`, () => check('sim', shape));
 
 property(
@@ -182,6 +230,7 @@ property(
       isCausal: fc.boolean(),
       mask: fc.constantFrom('bool', 'float', 'padding', undefined, undefined),
       packed: fc.boolean(),
+      dropout: fc.constantFrom(0, 0, 0.1, 0.5),
       dtype: fc.constantFrom(bf16, f16),
     }),
   ],
@@ -196,12 +245,14 @@ property(
 const LARGE: Readonly<Record<string, Shape>> = {
   'many blocks': { batch: 4, heads: 12, queries: 500, width: 64, isCausal: true, packed: true },
   'many blocks, wide heads': { batch: 4, heads: 12, keyHeads: 6, queries: 400, keys: 450, width: 128 },
+  'many blocks, dropout': { batch: 4, heads: 12, queries: 430, width: 64, isCausal: true, dropout: 0.2 },
   'many blocks, narrow heads': { batch: 4, heads: 12, queries: 430, width: 96, isCausal: true, dtype: f16 },
 };
 const reason = cudaReason();
 const onGpu = (name: string, body: () => Promise<void>): void => {
   test(`cuda: ${name}`, { skip: reason ? `not run: ${reason}` : false }, body);
 };
+onGpu('dropout clears a share of p, in the gradients those of the output', () => requireDropout('cuda'));
 for (const [name, shape] of Object.entries(SHAPES)) onGpu(name, () => check('cuda', shape));
 for (const [name, shape] of Object.entries(LARGE))
   onGpu(name, async () => {

@@ -85,12 +85,12 @@ function ofSequences(target: Target): KernelIr[] {
 export function attentionKernels(
   target: Target,
   width: number,
-  isMasked = false,
+  { isMasked = false, dropout = 0 } = {},
 ): readonly { readonly ir: KernelIr; readonly threads: number }[] {
   const leaves = [1, 2, 3].map(() => leaf([2, 4, 256, width], bf16, true));
   const [q, k, v] = leaves.map((x) => new Tensor(x));
   const mask = isMasked ? new Tensor(leaf([256, 256], bool)) : undefined;
-  const y = scaledDotProductAttention(q!, k!, v!, { mask, isCausal: true }).node;
+  const y = scaledDotProductAttention(q!, k!, v!, { mask, isCausal: true, dropout }).node;
   const gradients = vjp([y], [leaf(y.shape, bf16)], leaves);
   const { launches } = schedule([y, ...gradients.map((node) => node!)], target);
   return launches.flatMap(({ work }) =>
@@ -105,7 +105,16 @@ export function keyGradientInTurn(): GridKernel {
   const rows = { offset: 0, batch: 8 * 512 * 128, head: 512 * 128, row: 128, column: 1 };
   const problem = {
     ...{ dtype: bf16, batch: 2, heads: 8, keyHeads: 8, queries: 512, keys: 512, width: 128 },
-    ...{ isCausal: true, scale: 0.1, mask: undefined, q: rows, k: rows, v: rows, g: rows },
+    ...{
+      isCausal: true,
+      scale: 0.1,
+      mask: undefined,
+      dropout: undefined,
+      q: rows,
+      k: rows,
+      v: rows,
+      g: rows,
+    },
   };
   const tile = { groups: 2, across: 64, stages: 4, inTurn: true } as const;
   return keyValueGradientGroups(problem, tile, H200.units, { toK: rows, toV: rows });
@@ -132,6 +141,6 @@ export const generatedKernels = (target: Target): KernelIr[] => [
   ...ofPrograms(target),
   ...ofLayers(target),
   ...ofSequences(target),
-  ...attentionKernels(target, 64, true).map(({ ir }) => ir),
+  ...attentionKernels(target, 64, { isMasked: true, dropout: 0.1 }).map(({ ir }) => ir),
   ...attentionKernels(target, 128).map(({ ir }) => ir),
 ];

@@ -1,6 +1,7 @@
 __device__ inline int index_below(unsigned i, unsigned end) { __builtin_assume(i < end); return i; }
 __device__ inline int wrap_mul(int a, int b) { return (int)((unsigned int)a * (unsigned int)b); }
 __device__ inline int wrap_add(int a, int b) { return (int)((unsigned int)a + (unsigned int)b); }
+struct alignas(16) u32x4 { unsigned x, y, z, w; };
 __device__ inline int wrap_sub(int a, int b) { return (int)((unsigned int)a - (unsigned int)b); }
 __device__ inline int shl(int a, int b) { return (int)((unsigned int)a << (b & 31)); }
 
@@ -15,18 +16,24 @@ extern "C" __global__ void draw_normal_f32(float* values, const unsigned* state,
   }
   // const low = state[2] + u32(globalId.x);
   const unsigned low = state[2] + unsigned(wrap_add(wrap_mul(index_below(blockIdx.x, 0x7fffffff), index_below(blockDim.x, 1025)), index_below(threadIdx.x, 1024)));
+  // const high = select(low < state[2], state[3] + 1, state[3]);
+  const unsigned high = low < state[2] ? state[3] + 1u : state[3];
+  // const words = philoxBlock(low, high, state[4], state[0], state[1], context);
+  const unsigned stream = state[4];
+  const unsigned key0 = state[0];
+  const unsigned key1 = state[1];
   // let c0 = low;
   unsigned c0 = low;
-  // let c1 = select(low < state[2], state[3] + 1, state[3]);
-  unsigned c1 = low < state[2] ? state[3] + 1u : state[3];
-  // let c2 = state[4];
-  unsigned c2 = state[4];
+  // let c1 = high;
+  unsigned c1 = high;
+  // let c2 = stream;
+  unsigned c2 = stream;
   // let c3 = u32(0);
   unsigned c3 = 0u;
-  // let k0 = state[0];
-  unsigned k0 = state[0];
-  // let k1 = state[1];
-  unsigned k1 = state[1];
+  // let k0 = key0;
+  unsigned k0 = key0;
+  // let k1 = key1;
+  unsigned k1 = key1;
   // for (let round = 0; round < 10; round++) {
   #pragma unroll
   for (int round_ = 0; round_ < 10; round_++) {
@@ -51,9 +58,11 @@ extern "C" __global__ void draw_normal_f32(float* values, const unsigned* state,
     // k1 += u32(0xbb67ae85);
     k1 = k1 + 3144134277u;
   }
-  // put(0, normalOf(c0, c1));
-  const unsigned a = c0;
-  const unsigned b = c1;
+  // const words = philoxBlock(low, high, state[4], state[0], state[1], context);
+  const u32x4 words = u32x4{c0, c1, c2, c3};
+  // put(0, normalOf(lane(words, 0), lane(words, 1)));
+  const unsigned a = words.x;
+  const unsigned b = words.y;
   // const bits = bitcast(i32, f32(2 ** 24 - i32(a >> 8)));
   const int bits = __float_as_int(float(wrap_sub(16777216, int(a >> 8u))));
   // const exponent = (bits - SQRT_HALF) >> 23;
@@ -105,9 +114,9 @@ extern "C" __global__ void draw_normal_f32(float* values, const unsigned* state,
   if (wrap_add(first, 0) < end) {
     values[first + 0] = float(scaling[0] + scaling[1] * x_2);
   }
-  // put(1, normalOf(c2, c3));
-  const unsigned a_1 = c2;
-  const unsigned b_1 = c3;
+  // put(1, normalOf(lane(words, 2), lane(words, 3)));
+  const unsigned a_1 = words.z;
+  const unsigned b_1 = words.w;
   // const bits = bitcast(i32, f32(2 ** 24 - i32(a >> 8)));
   const int bits_1 = __float_as_int(float(wrap_sub(16777216, int(a_1 >> 8u))));
   // const exponent = (bits - SQRT_HALF) >> 23;

@@ -1,4 +1,5 @@
 import type { Precision } from '../../core/precision.js';
+import type { AttentionDropout } from './dropout.js';
 
 /** What attention computes, apart from its sources. */
 export interface AttentionArg {
@@ -8,4 +9,19 @@ export interface AttentionArg {
   readonly scale: number;
   /** Of products of f32. */
   readonly precision: Precision;
+  /** Default: none. */
+  readonly dropout?: AttentionDropout | undefined;
+}
+
+/** The sources that are not always there. */
+export interface Conditions<T> {
+  readonly mask: T | undefined;
+  /** Of the generator that dropout draws from. */
+  readonly counter: T | undefined;
+}
+
+/** They are the last ones, in this order. */
+export function conditionsOf<T>(last: readonly T[], { dropout }: AttentionArg): Conditions<T> {
+  const hasMask = last.length > (dropout ? 1 : 0);
+  return { mask: hasMask ? last[0] : undefined, counter: dropout && last.at(-1) };
 }

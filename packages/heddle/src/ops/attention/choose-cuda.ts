@@ -4,9 +4,10 @@ import type { KernelChoice, KernelIo, StageArgument, Variant } from '../../graph
 import type { GraphNode, TensorType } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { gridStage } from '../stage.js';
-import type { AttentionArg } from './arg.js';
+import { type AttentionArg, conditionsOf } from './arg.js';
 import { attentionWarps, type ForwardResults } from './cuda-forward.js';
 import { keyValueGradientWarps, queryGradientWarps } from './cuda-gradients.js';
+import { drawnBlocks } from './dropout.js';
 import { type AttentionProblem, attentionProblem, gradientProblem, rowsOf, suitsPairs } from './problem.js';
 import type { WarpTile } from './warp.js';
 import { type GroupTile, suitsCopies } from './warpgroup.js';
@@ -17,27 +18,45 @@ import { queryGradientGroups } from './warpgroup-query-gradient.js';
 /** Compute capability × 10 of Ampere: mma of bf16 and asynchronous copies. */
 const MMA = 80;
 
-/** Whether kernels take queries, keys and values of these types, and a mask. */
-const fits = (
+/** Whether kernels take queries, keys and values of these types, and what else there is. */
+function fits(
   { model, capability }: Target,
-  [q, k, v]: readonly TensorType[],
-  mask: TensorType | undefined,
+  [q, k, v, ...last]: readonly TensorType[],
+  arg: AttentionArg,
+): boolean {
+  const { mask } = conditionsOf(last, arg);
+  return (
+    model === 'threads' &&
+    capability >= MMA &&
+    isHalf(q!.dtype) &&
+    q!.shape[3] === v!.shape[3] &&
+    q!.shape[3]! % 16 === 0 &&
+    q!.shape[3]! > 0 &&
+    q!.shape[3]! <= 128 &&
+    k!.shape[2]! > 0 &&
+    (mask === undefined || mask.dtype === bool || mask.dtype === f32 || isHalf(mask.dtype)) &&
+    (arg.dropout === undefined || drawnBlocks([...q!.shape.slice(0, 3), k!.shape[2]!]) < 2 ** 31)
+  );
+}
+
+const fitsForward = (target: Target, { src }: GraphNode, arg: AttentionArg): boolean =>
+  fits(
+    target,
+    src.map(({ type }) => type),
+    arg,
+  );
+
+const fitsGradient = (
+  target: Target,
+  { src: [, q, k, v, , , ...last] }: GraphNode,
+  arg: AttentionArg,
 ): boolean =>
-  model === 'threads' &&
-  capability >= MMA &&
-  isHalf(q!.dtype) &&
-  q!.shape[3] === v!.shape[3] &&
-  q!.shape[3]! % 16 === 0 &&
-  q!.shape[3]! > 0 &&
-  q!.shape[3]! <= 128 &&
-  k!.shape[2]! > 0 &&
-  (mask === undefined || mask.dtype === bool || mask.dtype === f32 || isHalf(mask.dtype));
-
-const fitsForward = (target: Target, { src: [q, k, v, mask] }: GraphNode): boolean =>
-  fits(target, [q!.type, k!.type, v!.type], mask?.type);
-
-const fitsGradient = (target: Target, { src: [, q, k, v, , , mask] }: GraphNode): boolean =>
-  q!.shape[2]! > 0 && fits(target, [q!.type, k!.type, v!.type], mask?.type);
+  q!.shape[2]! > 0 &&
+  fits(
+    target,
+    [q!, k!, v!, ...last].map(({ type }) => type),
+    arg,
+  );
 
 const tileOf = (width: number): WarpTile => ({ warps: 4, across: width > 64 ? 32 : 64, stages: 2 });
 
@@ -51,6 +70,7 @@ const suitsGroups = (p: AttentionProblem, { capability }: Target): boolean =>
   capability === WARPGROUPS &&
   p.width % 64 === 0 &&
   p.mask === undefined &&
+  p.dropout === undefined &&
   p.scale > 0 &&
   [p.q, p.k, p.v].every(suitsCopies);
 
@@ -110,7 +130,7 @@ function forwardVariants(
   outs: readonly StageArgument[],
 ): Variant[] {
   const p = attentionProblem(io, arg);
-  const sources = [...inputs(0, 1, 2), ...(p.mask ? inputs(3) : []), ...outs];
+  const sources = [...io.inputs.map((_, input) => ({ input })), ...outs];
   const tile = { ...tileOf(p.width), across: 64 };
   const warps = {
     name: warpsName(tile),
@@ -161,15 +181,16 @@ export const logSumExpChoice: KernelChoice<AttentionArg> = {
   plan: (io, arg) => logSumExpVariants(io, arg)[0]!.plan(),
 };
 
-const gradientInputs = (hasMask: boolean): StageArgument[] => [
+/** The log-sum-exp and the mean come last. */
+const gradientInputs = ({ inputs: all }: KernelIo): StageArgument[] => [
   ...inputs(0, 1, 2, 3),
-  ...(hasMask ? inputs(6) : []),
+  ...inputs(...all.keys()).slice(6),
   ...inputs(4, 5),
 ];
 
 function queryGradientVariants(io: KernelIo, arg: AttentionArg): Variant[] {
   const p = gradientProblem(io, arg);
-  const sources = [...gradientInputs(p.mask !== undefined), { output: true } as const];
+  const sources = [...gradientInputs(io), { output: true } as const];
   const tile = tileOf(p.width);
   const toQ = rowsOf(io.output);
   const warps = {
@@ -204,7 +225,7 @@ function keyValueVariants(io: KernelIo, arg: AttentionArg, toK: boolean): Varian
     { output: true },
     ...(results.toK && results.toV ? [{ also: VALUE_GRADIENT }] : []),
   ];
-  const sources = [...gradientInputs(p.mask !== undefined), ...outs];
+  const sources = [...gradientInputs(io), ...outs];
   const tile = tileOf(p.width);
   const warps = {
     name: warpsName(tile),

@@ -6,7 +6,8 @@ import * as b from '../../graph/build.js';
 import type { GraphNode } from '../../graph/node.js';
 import { matmul } from '../matmul/op.js';
 import { softmax } from '../softmax/op.js';
-import type { AttentionArg } from './arg.js';
+import type { AttentionArg, Conditions } from './arg.js';
+import { dropped } from './dropout.js';
 
 /** Stands for −Infinity: a row that may attend to nothing then has weights instead of NaN, which are cleared. */
 const LOWEST = -1e38;
@@ -65,15 +66,19 @@ function weighted(
 
 const zeros = (x: GraphNode): GraphNode => b.like(x, 0);
 
+/** Of which some are dropped, if they are to be. */
+const kept = (x: GraphNode, counter: GraphNode | undefined, { dropout }: AttentionArg): GraphNode =>
+  dropout ? dropped(x, counter!, dropout) : x;
+
 /** (B, H, L, E), (B, G, S, E) → (B, H, L, S), G dividing H: how much of each value is in the output. Floats of f32 or more. */
 export function attentionWeights(
   q: GraphNode,
   k: GraphNode,
-  mask: GraphNode | undefined,
+  { mask, counter }: Conditions<GraphNode>,
   arg: AttentionArg,
 ): GraphNode {
   const { softmax, allowed, isCleared } = weighted(q, k, mask, arg);
-  return isCleared ? b.where(allowed!, softmax, zeros(softmax)) : softmax;
+  return kept(isCleared ? b.where(allowed!, softmax, zeros(softmax)) : softmax, counter, arg);
 }
 
 /** Weights (B, H, L, S) of values (B, G, S, V) → (B, H, L, V). */
@@ -108,7 +113,7 @@ export interface Gradients {
 export function attentionGradients(
   g: GraphNode,
   [q, k, v]: readonly [GraphNode, GraphNode, GraphNode],
-  mask: GraphNode | undefined,
+  { mask, counter }: Conditions<GraphNode>,
   arg: AttentionArg,
 ): Gradients {
   const { precision, scale } = arg;
@@ -116,7 +121,7 @@ export function attentionGradients(
   const { softmax, allowed, isCleared } = weighted(q, k, mask, arg);
   const weights = isCleared ? b.where(allowed!, softmax, zeros(softmax)) : softmax;
   const rows = joined(g, keyHeads);
-  const toWeights = apart(matmul(rows, b.transpose(v), precision), heads);
+  const toWeights = kept(apart(matmul(rows, b.transpose(v), precision), heads), counter, arg);
   const toSoftmax = isCleared ? b.where(allowed!, toWeights, zeros(toWeights)) : toWeights;
   const centered = b.sub(toSoftmax, b.sum(b.mul(toSoftmax, softmax), [3]));
   const toScores = b.mul(softmax, centered);
@@ -125,6 +130,6 @@ export function attentionGradients(
   return {
     q: apart(matmul(toProducts, k, precision), heads),
     k: matmul(b.transpose(toProducts), joined(q, keyHeads), precision),
-    v: matmul(b.transpose(joined(weights, keyHeads)), rows, precision),
+    v: matmul(b.transpose(joined(kept(weights, counter, arg), keyHeads)), rows, precision),
   };
 }

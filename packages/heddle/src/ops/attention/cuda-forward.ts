@@ -70,12 +70,12 @@ export function attentionWarps(p: AttentionProblem, tile: WarpTile, results: For
       ...sources(work, 'q', 'k', 'v'),
       ...(results.output && { output: buffer(p.dtype) }),
       ...(results.logSumExp && { logSumExp: buffer(f32) }),
-    } as Record<'q' | 'k' | 'v' | 'mask' | 'output' | 'logSumExp', ReturnType<typeof buffer>>,
+    } as Record<'q' | 'k' | 'v' | 'mask' | 'counter' | 'output' | 'logSumExp', ReturnType<typeof buffer>>,
     (given, context) => {
-      const { barrier, blockIdx, commitCopies, f32, idiv, lane, laneId, local, local4, select } = context;
-      const { shared, shuffleXor, store2, u32, vec2, vec4, waitCopies, warpId } = context;
-      const { clear, copyTile, multiplyColumns, multiplyRows, readRows, softmaxStep, toOperand, toScores } =
-        context;
+      const { barrier, blockIdx, commitCopies, f32, idiv, laneId, local, local4, select } = context;
+      const { shared, shuffleXor, u32, vec4, waitCopies, warpId } = context;
+      const { clear, copyTile, dropPieces, multiplyColumns, multiplyRows, readRows } = context;
+      const { softmaxStep, storeRow, toOperand, toScores } = context;
       const { down, results, work } = context;
       const { batch, heads, isCausal, keys, queries, rows, sharing, tile, width } = work;
       const { across, stages } = tile;
@@ -99,6 +99,8 @@ export function attentionWarps(p: AttentionProblem, tile: WarpTile, results: For
       const atV = work.v.offset + b * work.v.batch + shares * work.v.head;
       const maskAt = work.mask.offset + b * work.mask.batch + h * work.mask.head;
       const mask = work.hasMask ? given.mask : given.q;
+      const counter = work.drops ? given.counter : given.q;
+      const before = (b * heads + h) * queries;
       const end = isCausal ? Math.min(keys, first + rows) : keys;
       const tiles = idiv(end + across - 1, across);
       const row = first + 16 * warpId + idiv(laneId, 4);
@@ -132,6 +134,7 @@ export function attentionWarps(p: AttentionProblem, tile: WarpTile, results: For
         else toScores(scores, across, row, column, maskAt, false, false, mask, context);
         softmaxStep(scores, across, most, totals, factors, context);
         if (results.output) {
+          dropPieces(scores, across, counter, before, first + 16 * warpId, n * across, context);
           toOperand(weights, scores, across, context);
           for (let j = 0; j < idiv(width, 8); j++)
             sums[j] = sums[j] * vec4(factors[0], factors[0], factors[1], factors[1]);
@@ -148,20 +151,11 @@ export function attentionWarps(p: AttentionProblem, tile: WarpTile, results: For
         const isClosed = work.hasMask ? total === 0 : false;
         if (query < queries) {
           if (results.output) {
-            const to = ((b * queries + query) * heads + h) * width + 2 * (laneId % 4);
-            const share = select(isClosed, 0, 1 / total);
-            for (let j = 0; j < idiv(width, 8); j++) {
-              const v = sums[j];
-              const pair = vec2(lane(v, 2 * half) * share, lane(v, 2 * half + 1) * share);
-              store2(given.output, to + 8 * j, work.cast(pair));
-            }
+            const at = ((b * queries + query) * heads + h) * width;
+            storeRow(given.output, at, sums, half, select(isClosed, 0, 1 / total), context);
           }
           if (results.logSumExp && laneId % 4 === 0)
-            given.logSumExp[(b * heads + h) * queries + query] = select(
-              isClosed,
-              Infinity,
-              most[half] + Math.log2(total),
-            );
+            given.logSumExp[before + query] = select(isClosed, Infinity, most[half] + Math.log2(total));
         }
       }
     },

@@ -15,7 +15,18 @@ import type { GridKernel } from '../tiled.js';
 import type { GradientProblem, RowsLayout } from './problem.js';
 import { sources, WARP, type WarpTile, warpWork } from './warp.js';
 
-type GradientParams = 'g' | 'q' | 'k' | 'v' | 'logSumExp' | 'mean' | 'mask' | 'toQ' | 'toK' | 'toV';
+type GradientParams =
+  | 'g'
+  | 'q'
+  | 'k'
+  | 'v'
+  | 'logSumExp'
+  | 'mean'
+  | 'mask'
+  | 'counter'
+  | 'toQ'
+  | 'toK'
+  | 'toV';
 type Params = Record<GradientParams, ReturnType<typeof buffer>>;
 
 /** The gradient of queries: blocks of queries meet tiles of keys and values. */
@@ -32,9 +43,9 @@ export function queryGradientWarps(p: GradientProblem, tile: WarpTile, toQ: Rows
     } as Params,
     (given, context) => {
       const { barrier, blockIdx, commitCopies, exp2, f32, idiv, lane, laneId, local, local4 } = context;
-      const { shared, store2, u32, vec2, vec4, waitCopies, warpId } = context;
-      const { clear, copyTile, multiplyColumns, multiplyRows, readRows, toOperand, toScores } = context;
-      const { down, toQ, work } = context;
+      const { shared, u32, vec4, waitCopies, warpId } = context;
+      const { clear, copyTile, dropPieces, multiplyColumns, multiplyRows, readRows } = context;
+      const { down, storeRow, toOperand, toQ, toScores, work } = context;
       const { batch, heads, isCausal, keys, queries, rows, sharing, tile, width } = work;
       const { across, stages } = tile;
       const qs = shared(work.element, 1, rows, work.pitch);
@@ -59,6 +70,8 @@ export function queryGradientWarps(p: GradientProblem, tile: WarpTile, toQ: Rows
       const atV = work.v.offset + b * work.v.batch + shares * work.v.head;
       const maskAt = work.mask.offset + b * work.mask.batch + h * work.mask.head;
       const mask = work.hasMask ? given.mask : given.q;
+      const counter = work.drops ? given.counter : given.q;
+      const before = (b * heads + h) * queries;
       const end = isCausal ? Math.min(keys, first + rows) : keys;
       const tiles = idiv(end + across - 1, across);
       const row = first + 16 * warpId + idiv(laneId, 4);
@@ -75,7 +88,7 @@ export function queryGradientWarps(p: GradientProblem, tile: WarpTile, toQ: Rows
       clear(sums, idiv(width, 8), context);
       for (let half = 0; half < 2; half++) {
         const query = Math.min(row + 8 * half, queries - 1);
-        logs[half] = given.logSumExp[(b * heads + h) * queries + query];
+        logs[half] = given.logSumExp[before + query];
         means[half] = given.mean[(b * queries + query) * heads + h];
       }
       for (let n = 0; n < tiles; n++) {
@@ -95,6 +108,7 @@ export function queryGradientWarps(p: GradientProblem, tile: WarpTile, toQ: Rows
         clear(products, idiv(across, 8), context);
         readRows(own, gs, 0, 16 * warpId, context);
         multiplyRows(products, own, vs, stage, across, context);
+        dropPieces(products, across, counter, before, first + 16 * warpId, n * across, context);
         for (let j = 0; j < idiv(across, 8); j++) {
           const s = scores[j];
           const d = products[j];
@@ -109,12 +123,8 @@ export function queryGradientWarps(p: GradientProblem, tile: WarpTile, toQ: Rows
       for (let half = 0; half < 2; half++) {
         const query = row + 8 * half;
         if (query < queries) {
-          const to = toQ.offset + b * toQ.batch + query * toQ.row + h * toQ.head + 2 * (laneId % 4);
-          for (let j = 0; j < idiv(width, 8); j++) {
-            const v = sums[j];
-            const pair = vec2(lane(v, 2 * half) * work.scale, lane(v, 2 * half + 1) * work.scale);
-            store2(given.toQ, to + 8 * j, work.cast(pair));
-          }
+          const at = toQ.offset + b * toQ.batch + query * toQ.row + h * toQ.head;
+          storeRow(given.toQ, at, sums, half, work.scale, context);
         }
       }
     },
@@ -158,10 +168,10 @@ export function keyValueGradientWarps(
       ...(results.toV && { toV: buffer(p.dtype) }),
     } as Params,
     (given, context) => {
-      const { barrier, blockIdx, commitCopies, copyAsync, exp2, f32, idiv, lane, laneId, local4 } = context;
-      const { shared, store2, threadIdx, u32, vec2, vec4, waitCopies, warpId } = context;
-      const { clear, copyTile, multiplyColumns, multiplyRows, readRows, toOperand, toScores } = context;
-      const { results, wanted, work } = context;
+      const { barrier, blockIdx, commitCopies, copyAsync, exp2, f32, i32, idiv, lane, laneId } = context;
+      const { local, local4, shared, threadIdx, u32, vec4, waitCopies, warpId } = context;
+      const { clear, copyTile, drawPieces, dropDrawn, multiplyColumns, multiplyRows, readRows } = context;
+      const { results, storeRow, toOperand, toScores, wanted, work } = context;
       const { batch, heads, isCausal, keyHeads, keys, queries, rows, sharing, tile, width } = work;
       const { across, stages } = tile;
       const ks = shared(work.element, 1, rows, work.pitch);
@@ -176,6 +186,8 @@ export function keyValueGradientWarps(
       const weights = local4(u32, idiv(across, 16));
       const sumsK = local4(f32, idiv(width, 8));
       const sumsV = local4(f32, idiv(width, 8));
+      // Bits for each piece of weights.
+      const kept = local(i32, work.drops ? idiv(across, 8) : 1);
 
       const b = blockIdx.x % batch;
       const h = idiv(blockIdx.x, batch) % keyHeads;
@@ -183,6 +195,7 @@ export function keyValueGradientWarps(
       const atK = work.k.offset + b * work.k.batch + h * work.k.head;
       const atV = work.v.offset + b * work.v.batch + h * work.v.head;
       const mask = work.hasMask ? given.mask : given.q;
+      const counter = work.drops ? given.counter : given.q;
       const row = first + 16 * warpId + idiv(laneId, 4);
       // Tiles of queries from the first that may attend to one of the keys, for each of the heads.
       const skipped = isCausal ? Math.min(idiv(first, across), idiv(queries, across)) : 0;
@@ -232,14 +245,18 @@ export function keyValueGradientWarps(
           const power = (i: number) => exp2(lane(s, i) - logs[stage][8 * j + 2 * (laneId % 4) + (i % 2)]);
           scores[j] = vec4(power(0), power(1), power(2), power(3));
         }
+        const before = (b * heads + head) * queries;
+        drawPieces(kept, across, counter, before, first + 16 * warpId, at, context);
         if (wanted.toV) {
-          toOperand(weights, scores, across, context);
+          dropDrawn(products, scores, kept, across, context);
+          toOperand(weights, work.drops ? products : scores, across, context);
           multiplyColumns(sumsV, weights, gs, stage, across, context);
         }
         if (wanted.toK) {
           clear(products, idiv(across, 8), context);
           readRows(own, vs, 0, 16 * warpId, context);
           multiplyRows(products, own, gs, stage, across, context);
+          dropDrawn(products, products, kept, across, context);
           for (let j = 0; j < idiv(across, 8); j++) {
             const p = scores[j];
             const d = products[j];
@@ -256,23 +273,9 @@ export function keyValueGradientWarps(
       for (let half = 0; half < 2; half++) {
         const key = row + 8 * half;
         if (key < keys) {
-          const placeIn = (to: RowsLayout) =>
-            to.offset + b * to.batch + key * to.row + h * to.head + 2 * (laneId % 4);
-          if (wanted.toV) {
-            const to = placeIn(results.toV);
-            for (let j = 0; j < idiv(width, 8); j++) {
-              const v = sumsV[j];
-              store2(given.toV, to + 8 * j, work.cast(vec2(lane(v, 2 * half), lane(v, 2 * half + 1))));
-            }
-          }
-          if (wanted.toK) {
-            const to = placeIn(results.toK);
-            for (let j = 0; j < idiv(width, 8); j++) {
-              const k = sumsK[j];
-              const pair = vec2(lane(k, 2 * half) * work.scale, lane(k, 2 * half + 1) * work.scale);
-              store2(given.toK, to + 8 * j, work.cast(pair));
-            }
-          }
+          const placeIn = (to: RowsLayout) => to.offset + b * to.batch + key * to.row + h * to.head;
+          if (wanted.toV) storeRow(given.toV, placeIn(results.toV), sumsV, half, 1, context);
+          if (wanted.toK) storeRow(given.toK, placeIn(results.toK), sumsK, half, work.scale, context);
         }
       }
       waitCopies(0);

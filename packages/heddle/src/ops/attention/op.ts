@@ -18,7 +18,7 @@ import { f32 } from '../../core/dtype.js';
 import * as b from '../../graph/build.js';
 import type { FusedOp, KernelChoice } from '../../graph/fused-op.js';
 import type { GraphNode, TensorType } from '../../graph/node.js';
-import type { AttentionArg } from './arg.js';
+import { type AttentionArg, conditionsOf } from './arg.js';
 import {
   attentionGradients,
   attentionWeights,
@@ -30,28 +30,31 @@ import {
 /** (B, H, L, X) as (B, L, H, X), and back. */
 export const headsInside = (x: GraphNode): GraphNode => b.permute(x, [0, 2, 1, 3]);
 
-/** Sources: queries, keys, values, and perhaps a mask → (B, L, H, V). */
+/** Sources: queries, keys, values, and perhaps a mask, and a generator's counter for dropout → (B, L, H, V). */
 export const attentionOp: FusedOp<AttentionArg> = {
   name: 'attention',
   infer: ([q, , v]) => ({
     shape: [q!.shape[0]!, q!.shape[2]!, q!.shape[1]!, v!.shape[3]!],
     dtype: q!.dtype,
   }),
-  compose: ([q, k, v, mask], arg) =>
+  compose: ([q, k, v, ...last], arg) =>
     b.widened(
-      (q, k, v) => headsInside(weightedValues(attentionWeights(q!, k!, mask, arg), v!, arg.precision)),
+      (q, k, v) => {
+        const weights = attentionWeights(q!, k!, conditionsOf(last, arg), arg);
+        return headsInside(weightedValues(weights, v!, arg.precision));
+      },
       q!,
       k!,
       v!,
     ),
   grad: (node, g, arg) => {
-    const [q, k, v, mask] = node.src as readonly [GraphNode, GraphNode, GraphNode, GraphNode | undefined];
+    const [q, k, v, ...last] = node.src as readonly [GraphNode, GraphNode, GraphNode, ...GraphNode[]];
     // Σ weights · their gradients, for each query.
     const mean = b.sum(b.mul(b.wide(g), b.wide(node)), [3]);
-    const sources = [g, q, k, v, b.call(attentionLogSumExpOp, node.src, arg), mean, ...(mask ? [mask] : [])];
+    const sources = [g, q, k, v, b.call(attentionLogSumExpOp, node.src, arg), mean, ...last];
     const of = (op: FusedOp<AttentionArg>, x: GraphNode): GraphNode | undefined =>
       x.requiresGrad ? headsInside(b.call(op, sources, arg)) : undefined;
-    return [of(queryGradientOp, q), of(keyGradientOp, k), of(valueGradientOp, v), undefined];
+    return [of(queryGradientOp, q), of(keyGradientOp, k), of(valueGradientOp, v)];
   },
   flops: ({ src: [q, , v] }, arg) => productFlops(q!.type, v!.type, arg, [q!.shape[3]!, v!.shape[3]!]),
   kernels: [attentionChoice],
@@ -61,7 +64,7 @@ export const attentionOp: FusedOp<AttentionArg> = {
 export const attentionLogSumExpOp: FusedOp<AttentionArg> = {
   name: 'attentionLogSumExp',
   infer: ([q]) => ({ shape: q!.shape.slice(0, 3), dtype: q!.dtype.name === 'f64' ? q!.dtype : f32 }),
-  compose: ([q, k, , mask], arg) => logSumExp2(b.wide(q!), b.wide(k!), mask, arg),
+  compose: ([q, k, , ...last], arg) => logSumExp2(b.wide(q!), b.wide(k!), conditionsOf(last, arg).mask, arg),
   kernels: [logSumExpChoice],
 };
 
@@ -80,7 +83,7 @@ function productFlops(
   return depths.reduce((sum, depth) => sum + 2 * batch * heads * pairs * depth, 0);
 }
 
-/** The gradient of one of the sources: g (B, L, H, V), q, k, v, log-sum-exp, the mean of weights' gradients (B, L, H, 1), mask. */
+/** The gradient of one of the sources: g (B, L, H, V), q, k, v, log-sum-exp, the mean of weights' gradients (B, L, H, 1), and what else attention has. */
 const gradientOp = (
   name: string,
   of: keyof Gradients,
@@ -92,9 +95,10 @@ const gradientOp = (
     const [batch, heads, length, width] = { q: q!, k: k!, v: v! }[of].shape as readonly number[];
     return { shape: [batch!, length!, heads!, width!], dtype: q!.dtype };
   },
-  compose: ([g, q, k, v, , , mask], arg) =>
+  compose: ([g, q, k, v, , , ...last], arg) =>
     b.widened(
-      (g, q, k, v) => headsInside(attentionGradients(headsInside(g!), [q!, k!, v!], mask, arg)[of]),
+      (g, q, k, v) =>
+        headsInside(attentionGradients(headsInside(g!), [q!, k!, v!], conditionsOf(last, arg), arg)[of]),
       g!,
       q!,
       k!,

@@ -1,7 +1,8 @@
 /** What the kernels of attention are given. */
 import type { DType } from '../../core/dtype.js';
 import type { KernelIo, View } from '../../graph/fused-op.js';
-import type { AttentionArg } from './arg.js';
+import { type AttentionArg, conditionsOf } from './arg.js';
+import type { DropoutProblem } from './dropout.js';
 
 /** A source of four dimensions as it lies, in elements. */
 export interface RowsLayout {
@@ -33,6 +34,7 @@ export interface AttentionProblem {
   readonly k: RowsLayout;
   readonly v: RowsLayout;
   readonly mask: MaskLayout | undefined;
+  readonly dropout: DropoutProblem | undefined;
 }
 
 /** The problem of a gradient. */
@@ -58,9 +60,11 @@ const layoutOf = ({ strides, offset }: View): RowsLayout => {
 
 function problemOf(
   [q, k, v]: readonly [View, View, View],
-  mask: View | undefined,
-  { isCausal, scale }: AttentionArg,
+  last: readonly View[],
+  arg: AttentionArg,
 ): AttentionProblem {
+  const { isCausal, scale, dropout } = arg;
+  const { mask, counter } = conditionsOf(last, arg);
   const [batch, heads, queries, width] = q.shape as readonly [number, number, number, number];
   return {
     ...{ dtype: q.dtype, batch, heads, queries, width, isCausal, scale },
@@ -68,19 +72,20 @@ function problemOf(
     keys: k.shape[2]!,
     ...{ q: layoutOf(q), k: layoutOf(k), v: layoutOf(v) },
     mask: mask && { ...layoutOf(mask), dtype: mask.dtype },
+    dropout: dropout && { ...dropout, offset: counter!.offset },
   };
 }
 
-/** Of sources q, k, v and perhaps a mask. */
+/** Of sources q, k, v, and perhaps others. */
 export const attentionProblem = (
-  { inputs: [q, k, v, mask] }: KernelIo,
+  { inputs: [q, k, v, ...last] }: KernelIo,
   arg: AttentionArg,
-): AttentionProblem => problemOf([q!, k!, v!], mask, arg);
+): AttentionProblem => problemOf([q!, k!, v!], last, arg);
 
-/** Of sources g, q, k, v, log-sum-exp, the mean of weights' gradients, and perhaps a mask. */
+/** Of sources g, q, k, v, log-sum-exp, the mean of weights' gradients, and perhaps others. */
 export function gradientProblem(
-  { inputs: [g, q, k, v, , , mask] }: KernelIo,
+  { inputs: [g, q, k, v, , , ...last] }: KernelIo,
   arg: AttentionArg,
 ): GradientProblem {
-  return { ...problemOf([q!, k!, v!], mask, arg), g: rowsOf(g!) };
+  return { ...problemOf([q!, k!, v!], last, arg), g: rowsOf(g!) };
 }

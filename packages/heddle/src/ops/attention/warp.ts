@@ -8,7 +8,8 @@
  */
 import { bool, type DType, u32 } from '../../core/dtype.js';
 import { type BufferSchema, buffer } from '../../kernel/ir/types.js';
-import { asCast, type Cast, type Intrinsics, type Memory } from '../../kernel/language/language.js';
+import { asCast, type Cast, type Memory } from '../../kernel/language/language.js';
+import { DROP, type DropContext, type DropWork, dropWork } from './dropout.js';
 import type { AttentionProblem, GradientProblem, MaskLayout, RowsLayout } from './problem.js';
 
 /** Sizes of the tiles of a kernel. */
@@ -54,6 +55,9 @@ export interface WarpWork {
   /** The mask's floats are added to scores, to be multiplied by this. */
   readonly isAdded: boolean;
   readonly log2e: number;
+  /** Whether weights are dropped. */
+  readonly drops: boolean;
+  readonly drop: DropWork;
   readonly tile: WarpTile;
   /** Of a block. */
   readonly rows: number;
@@ -61,7 +65,7 @@ export interface WarpWork {
 }
 
 /** What a device function takes from the context. */
-export interface WarpContext extends Intrinsics {
+export interface WarpContext extends DropContext {
   readonly work: WarpWork;
   readonly copyTile: typeof copyTile;
   readonly multiplyRows: typeof multiplyRows;
@@ -70,6 +74,12 @@ export interface WarpContext extends Intrinsics {
   readonly readRows: typeof readRows;
   readonly toOperand: typeof toOperand;
   readonly toScores: typeof toScores;
+  readonly drawKept: typeof DROP.drawKept;
+  readonly dropFactor: typeof DROP.dropFactor;
+  readonly storeRow: typeof storeRow;
+  readonly dropPieces: typeof dropPieces;
+  readonly drawPieces: typeof drawPieces;
+  readonly dropDrawn: typeof dropDrawn;
   readonly clear: typeof clear;
 }
 
@@ -111,18 +121,21 @@ export function warpWork(p: AttentionProblem & Partial<GradientProblem>, tile: W
     mask: p.mask ?? { ...q, dtype: bool },
     hasMask: p.mask !== undefined,
     isAdded: p.mask !== undefined && p.mask.dtype !== bool,
+    drops: p.dropout !== undefined,
+    drop: dropWork(p.dropout, p.keys),
     rows: 16 * tile.warps,
     threads: 32 * tile.warps,
   };
 }
 
-/** The parameters of tensors in elements of tiles, and of the mask. */
+/** The parameters of tensors in elements of tiles, of the mask, and of the words of dropout's counter. */
 export const sources = (
-  { element, hasMask, mask }: WarpWork,
+  { drops, element, hasMask, mask }: WarpWork,
   ...names: readonly string[]
 ): Record<string, BufferSchema> => ({
   ...Object.fromEntries(names.map((name) => [name, buffer(element)])),
   ...(hasMask && { mask: buffer(mask.dtype) }),
+  ...(drops && { counter: buffer(u32) }),
 });
 
 /** Copies rows of an operand from row `first` on to a tile of `rows`; zeros where they are `end` or beyond. */
@@ -277,7 +290,76 @@ function toScores(
   }
 }
 
+/** Stores one of a lane's two rows, each of its sums times `factor`, from element `at` on. */
+function storeRow(
+  to: Memory,
+  at: number,
+  sums: Memory,
+  half: number,
+  factor: number,
+  context: WarpContext,
+): void {
+  const { idiv, lane, laneId, store2, vec2, work } = context;
+  for (let j = 0; j < idiv(work.width, 8); j++) {
+    const v = sums[j];
+    const pair = vec2(lane(v, 2 * half) * factor, lane(v, 2 * half + 1) * factor);
+    store2(to, at + 2 * (laneId % 4) + 8 * j, work.cast(pair));
+  }
+}
+
+/**
+ * Drops some of the weights of 16 queries, or of their gradients.
+ * @param before rows of scores before those of the head @param row of the first query @param column of the first key
+ */
+function dropPieces(
+  sums: Memory,
+  count: number,
+  counter: Memory,
+  before: number,
+  row: number,
+  column: number,
+  context: WarpContext,
+): void {
+  const { drawKept, dropFactor, idiv, lane, vec4, work } = context;
+  if (work.drops)
+    for (let j = 0; j < idiv(count, 8); j++) {
+      const bits = drawKept(counter, before, row, column + 8 * j, false, context);
+      const v = sums[j];
+      const kept = (i: number) => lane(v, i) * dropFactor(bits, i, false, context);
+      sums[j] = vec4(kept(0), kept(1), kept(2), kept(3));
+    }
+}
+
+/** Which weights of 16 keys are kept, as bits for each piece. @param row of the first key @param column of the first query */
+function drawPieces(
+  bits: Memory,
+  count: number,
+  counter: Memory,
+  before: number,
+  row: number,
+  column: number,
+  context: WarpContext,
+): void {
+  const { drawKept, idiv, work } = context;
+  if (work.drops)
+    for (let j = 0; j < idiv(count, 8); j++)
+      bits[j] = drawKept(counter, before, row, column + 8 * j, true, context);
+}
+
+/** Drops those of 16 keys, or of their gradients, that are not kept. */
+function dropDrawn(to: Memory, sums: Memory, bits: Memory, count: number, context: WarpContext): void {
+  const { dropFactor, idiv, lane, vec4, work } = context;
+  if (work.drops)
+    for (let j = 0; j < idiv(count, 8); j++) {
+      const v = sums[j];
+      const kept = (i: number) => lane(v, i) * dropFactor(bits[j], i, true, context);
+      to[j] = vec4(kept(0), kept(1), kept(2), kept(3));
+    }
+}
+
 export const WARP = {
+  ...DROP,
+  ...{ storeRow, dropPieces, drawPieces, dropDrawn },
   copyTile,
   multiply,
   multiplyRows,
