@@ -174,7 +174,10 @@ describe('CUDA text', { concurrency: true }, () => {
   };
   for (const arch of ARCHITECTURES) checked(arch, arch === 'sm_80' ? ampere : hopper());
   const own = hopperKernels.map(({ ir, threads }) => renderCuda(compile(ir, H200), { maxThreads: threads }));
-  const attention = [64, 128].flatMap((width) => attentionKernels(H200, width));
+  const attention = [64, 128].flatMap((width) => [
+    ...attentionKernels(H200, width),
+    ...attentionKernels(H200, width, { dropout: 0.1 }),
+  ]);
   const { kernel: inTurn, threads } = keyGradientInTurn();
   const lines = longLineKernels(H200);
   assert.equal(lines.length, 4);

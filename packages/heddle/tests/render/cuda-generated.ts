@@ -95,7 +95,12 @@ export function attentionKernels(
   const { launches } = schedule([y, ...gradients.map((node) => node!)], target);
   return launches.flatMap(({ work }) =>
     'kernel' in work && work.kernel.name.startsWith('attention')
-      ? [{ ir: { ...work.kernel, name: `${work.kernel.name}_${width}` }, threads: work.block[0] }]
+      ? [
+          {
+            ir: { ...work.kernel, name: `${work.kernel.name}_${width}${dropout > 0 ? '_dropout' : ''}` },
+            threads: work.block[0],
+          },
+        ]
       : [],
   );
 }

@@ -70,50 +70,56 @@ const suitsGroups = (p: AttentionProblem, { capability }: Target): boolean =>
   capability === WARPGROUPS &&
   p.width % 64 === 0 &&
   p.mask === undefined &&
-  p.dropout === undefined &&
   p.scale > 0 &&
   [p.q, p.k, p.v].every(suitsCopies);
 
 /**
  * The most promising first: as many warpgroups as there are registers for. Heads of 128 features need more of them for a
- * row; two warpgroups leave fewer rows idle at the end and on the diagonal.
+ * row; two warpgroups leave fewer rows idle at the end and on the diagonal. To draw what is dropped takes some, too.
  */
-const outputTiles = ({ width }: AttentionProblem): readonly GroupTile[] =>
-  width > 64
-    ? [{ groups: 2, across: 128, stages: 3 }]
+function outputTiles({ dropout, width }: AttentionProblem): readonly GroupTile[] {
+  if (width > 64) return [{ groups: 2, across: 128, stages: 3 }];
+  return dropout
+    ? [
+        { groups: 2, across: 128, stages: 4 },
+        { groups: 3, across: 64, stages: 4 },
+      ]
     : [
         { groups: 3, across: 128, stages: 4 },
         { groups: 2, across: 128, stages: 4 },
       ];
+}
 
 /**
  * The most promising first: tiles as large as there are registers for. A row of a tile takes one and a quarter of a thread,
  * beside the sums, half of one for each feature of a gradient.
  */
-const queryTiles = ({ width }: AttentionProblem): readonly GroupTile[] =>
-  width > 64
-    ? [
-        { groups: 2, across: 96, stages: 3 },
-        { groups: 2, across: 64, stages: 4 },
-      ]
-    : [
-        { groups: 2, across: 128, stages: 4 },
-        { groups: 3, across: 64, stages: 4 },
-      ];
+function queryTiles({ dropout, width }: AttentionProblem): readonly GroupTile[] {
+  if (width > 64)
+    return [
+      ...(dropout ? [] : [{ groups: 2, across: 96, stages: 3 } as const]),
+      { groups: 2, across: 64, stages: 4 },
+    ];
+  return [
+    { groups: 2, across: 128, stages: 4 },
+    { groups: 3, across: 64, stages: 4 },
+  ];
+}
 
 /**
- * Where all tiles are met, the compiler unrolls the producer's loop, which then has too few registers beside `inTurn`.
+ * Where all tiles are met, the compiler unrolls the producer's loop, which then has too few registers beside `inTurn`, and beside
+ * dropout.
  *
  * Measured on an H200 (2026-11-26), causal attention of 128 features in bf16 with gradients: 2,126 µs become 1,900 to 1,996
- * with 64 queries for 16 heads of 8,192, 608 to 662 become 577 to 598 for 64 heads of 2,048.
+ * with 64 queries for 16 heads of 8,192, 608 to 662 become 577 to 598 for 64 heads of 2,048. With dropout nothing is measured: these
+ * are the tiles for which the compiler keeps everything in registers.
  */
-const keyTiles = ({ isCausal, width }: AttentionProblem): readonly GroupTile[] =>
-  width > 64
-    ? [
-        ...(isCausal ? [{ groups: 2, across: 64, stages: 4, inTurn: true } as const] : []),
-        { groups: 2, across: 48, stages: 4 },
-      ]
-    : [{ groups: 2, across: 64, stages: 4 }];
+function keyTiles({ dropout, isCausal, width }: AttentionProblem): readonly GroupTile[] {
+  if (width <= 64) return [{ groups: 2, across: 64, stages: 4 }];
+  const [large, small] = [48, 32].map((across) => ({ groups: 2, across, stages: 4 }) as const);
+  if (dropout) return isCausal ? [large!, small!] : [small!];
+  return isCausal ? [{ groups: 2, across: 64, stages: 4, inTurn: true }, large!] : [large!];
+}
 
 /** `warps-64x32`: rows of a block, and of the tiles that they meet. */
 const warpsName = ({ warps, across }: WarpTile): string => `warps-${16 * warps}x${across}`;

@@ -99,7 +99,6 @@ export function attentionWarps(p: AttentionProblem, tile: WarpTile, results: For
       const atV = work.v.offset + b * work.v.batch + shares * work.v.head;
       const maskAt = work.mask.offset + b * work.mask.batch + h * work.mask.head;
       const mask = work.hasMask ? given.mask : given.q;
-      const counter = work.drops ? given.counter : given.q;
       const before = (b * heads + h) * queries;
       const end = isCausal ? Math.min(keys, first + rows) : keys;
       const tiles = idiv(end + across - 1, across);
@@ -134,7 +133,7 @@ export function attentionWarps(p: AttentionProblem, tile: WarpTile, results: For
         else toScores(scores, across, row, column, maskAt, false, false, mask, context);
         softmaxStep(scores, across, most, totals, factors, context);
         if (results.output) {
-          dropPieces(scores, across, counter, before, first + 16 * warpId, n * across, context);
+          dropPieces(scores, across, given, before, first + 16 * warpId, n * across, context);
           toOperand(weights, scores, across, context);
           for (let j = 0; j < idiv(width, 8); j++)
             sums[j] = sums[j] * vec4(factors[0], factors[0], factors[1], factors[1]);

@@ -70,7 +70,6 @@ export function queryGradientWarps(p: GradientProblem, tile: WarpTile, toQ: Rows
       const atV = work.v.offset + b * work.v.batch + shares * work.v.head;
       const maskAt = work.mask.offset + b * work.mask.batch + h * work.mask.head;
       const mask = work.hasMask ? given.mask : given.q;
-      const counter = work.drops ? given.counter : given.q;
       const before = (b * heads + h) * queries;
       const end = isCausal ? Math.min(keys, first + rows) : keys;
       const tiles = idiv(end + across - 1, across);
@@ -108,7 +107,7 @@ export function queryGradientWarps(p: GradientProblem, tile: WarpTile, toQ: Rows
         clear(products, idiv(across, 8), context);
         readRows(own, gs, 0, 16 * warpId, context);
         multiplyRows(products, own, vs, stage, across, context);
-        dropPieces(products, across, counter, before, first + 16 * warpId, n * across, context);
+        dropPieces(products, across, given, before, first + 16 * warpId, n * across, context);
         for (let j = 0; j < idiv(across, 8); j++) {
           const s = scores[j];
           const d = products[j];
@@ -195,7 +194,6 @@ export function keyValueGradientWarps(
       const atK = work.k.offset + b * work.k.batch + h * work.k.head;
       const atV = work.v.offset + b * work.v.batch + h * work.v.head;
       const mask = work.hasMask ? given.mask : given.q;
-      const counter = work.drops ? given.counter : given.q;
       const row = first + 16 * warpId + idiv(laneId, 4);
       // Tiles of queries from the first that may attend to one of the keys, for each of the heads.
       const skipped = isCausal ? Math.min(idiv(first, across), idiv(queries, across)) : 0;
@@ -246,7 +244,7 @@ export function keyValueGradientWarps(
           scores[j] = vec4(power(0), power(1), power(2), power(3));
         }
         const before = (b * heads + head) * queries;
-        drawPieces(kept, across, counter, before, first + 16 * warpId, at, context);
+        drawPieces(kept, across, given, before, first + 16 * warpId, at, context);
         if (wanted.toV) {
           dropDrawn(products, scores, kept, across, context);
           toOperand(weights, work.drops ? products : scores, across, context);

@@ -68,6 +68,11 @@ export function dropWork(problem: DropoutProblem | undefined, keys: number): Dro
   return { at: 2 * offset, limit: limitOf(p), factor: factorOf(p), key0, key1, blocks: blocksOf(keys) };
 }
 
+/** The words of the counter, where there is dropout. */
+export interface DropSources {
+  readonly counter: Memory;
+}
+
 /** What a device function takes from the context. */
 export interface DropContext extends Intrinsics {
   readonly work: { readonly drop: DropWork };

@@ -9,7 +9,7 @@
 import { bool, type DType, u32 } from '../../core/dtype.js';
 import { type BufferSchema, buffer } from '../../kernel/ir/types.js';
 import { asCast, type Cast, type Memory } from '../../kernel/language/language.js';
-import { DROP, type DropContext, type DropWork, dropWork } from './dropout.js';
+import { DROP, type DropContext, type DropSources, type DropWork, dropWork } from './dropout.js';
 import type { AttentionProblem, GradientProblem, MaskLayout, RowsLayout } from './problem.js';
 
 /** Sizes of the tiles of a kernel. */
@@ -314,7 +314,7 @@ function storeRow(
 function dropPieces(
   sums: Memory,
   count: number,
-  counter: Memory,
+  given: DropSources,
   before: number,
   row: number,
   column: number,
@@ -323,7 +323,7 @@ function dropPieces(
   const { drawKept, dropFactor, idiv, lane, vec4, work } = context;
   if (work.drops)
     for (let j = 0; j < idiv(count, 8); j++) {
-      const bits = drawKept(counter, before, row, column + 8 * j, false, context);
+      const bits = drawKept(given.counter, before, row, column + 8 * j, false, context);
       const v = sums[j];
       const kept = (i: number) => lane(v, i) * dropFactor(bits, i, false, context);
       sums[j] = vec4(kept(0), kept(1), kept(2), kept(3));
@@ -334,7 +334,7 @@ function dropPieces(
 function drawPieces(
   bits: Memory,
   count: number,
-  counter: Memory,
+  given: DropSources,
   before: number,
   row: number,
   column: number,
@@ -343,7 +343,7 @@ function drawPieces(
   const { drawKept, idiv, work } = context;
   if (work.drops)
     for (let j = 0; j < idiv(count, 8); j++)
-      bits[j] = drawKept(counter, before, row, column + 8 * j, true, context);
+      bits[j] = drawKept(given.counter, before, row, column + 8 * j, true, context);
 }
 
 /** Drops those of 16 keys, or of their gradients, that are not kept. */

@@ -6,7 +6,7 @@
  * A warpgroup starts the scores of the next tile before the product of the last weights with their values, so that the tensor
  * cores work while it makes powers of the scores. Weights are the left operand of that product where they are, in registers.
  */
-import { f32 } from '../../core/dtype.js';
+import { f32, u32 } from '../../core/dtype.js';
 import { type BufferSchema, buffer } from '../../kernel/ir/types.js';
 import { defineKernel, type Memory } from '../../kernel/language/language.js';
 import type { GridKernel } from '../tiled.js';
@@ -70,7 +70,7 @@ interface Tiles {
   readonly emptyV: Memory;
 }
 
-type Given = Readonly<Record<'q' | 'k' | 'v' | 'output' | 'logSumExp', Memory>>;
+type Given = Readonly<Record<'q' | 'k' | 'v' | 'counter' | 'output' | 'logSumExp', Memory>>;
 
 /** The producer: starts the copies of all that the block's warpgroups work on, as soon as there is room. */
 function produce(given: Given, tiles: Tiles, context: Context): void {
@@ -116,8 +116,8 @@ function produce(given: Given, tiles: Tiles, context: Context): void {
 function attend(given: Given, tiles: Tiles, group: number, context: Context): void {
   const { arrive, eachBlock, f32, fenceWgmma, idiv, laneId, local, threadIdx, u32, waitBarrier } = context;
   const { finishRows, maskScores, startColumns, startRows, toOperand, toPowers, waitWgmma } = context;
-  const { work, ROWS, THREADS } = context;
-  const { across, isCausal, keys, queries, stages, width } = work;
+  const { drawPieces, dropPieces, i32, results, work, ROWS, THREADS } = context;
+  const { across, heads, isCausal, keys, queries, stages, width } = work;
   const { emptyK, emptyQ, emptyV, fullK, fullQ, fullV, ks, qs, vs } = tiles;
   const scores = local(f32, idiv(across, 2));
   const weights = local(u32, idiv(across, 16), 4);
@@ -125,12 +125,14 @@ function attend(given: Given, tiles: Tiles, group: number, context: Context): vo
   const most = local(f32, 2);
   const totals = local(f32, 2);
   const factors = local(f32, 2);
+  const kept = local(i32, work.drops ? idiv(across, 8) : 1);
   const isFirstLane = threadIdx.x % 32 === 0;
   const inTile = group * ROWS + 16 * idiv(threadIdx.x % THREADS, 32) + idiv(laneId, 4);
   let taken = 0;
   let met = 0;
   eachBlock((at) => {
     const row = at.first + inTile;
+    const before = (at.batch * heads + at.head) * queries;
     const last = at.first + (group + 1) * ROWS;
     // Tiles that are too late for all rows of the warpgroup are let go, as are all of them beyond the last query.
     const needed = isCausal ? Math.min(at.tiles, idiv(last + across - 1, across)) : at.tiles;
@@ -140,6 +142,10 @@ function attend(given: Given, tiles: Tiles, group: number, context: Context): vo
       const isLate = isCausal && (n + 1) * across > at.first + group * ROWS + 1;
       if (isLate || (n + 1) * across > keys) maskScores(scores, row, n * across + 2 * (laneId % 4), context);
       toPowers(scores, most, totals, factors, context);
+      if (results.output) {
+        drawPieces(kept, given, before, row - idiv(laneId, 4), n * across, false, context);
+        dropPieces(scores, kept, false, context);
+      }
     };
     const waitValues = (n: number) => waitBarrier(fullV, (begin + n) % stages, idiv(begin + n, stages));
     const multiplyValues = (n: number) => startColumns(out, weights, vs, (begin + n) % stages, context);
@@ -246,6 +252,7 @@ export function attentionGroups(
     'attentionGroups',
     {
       ...{ q: q.schema, k: k.schema, v: v.schema },
+      ...(p.dropout && { counter: buffer(u32) }),
       ...(results.output && { output: buffer(p.dtype) }),
       ...(results.logSumExp && { logSumExp: buffer(f32) }),
     } as Record<keyof Given, BufferSchema>,

@@ -10,7 +10,7 @@
  * memory, if the gradients of weights are multiplied once the scores are there (`inTurn`): what the products before them have
  * in registers is free then. Else the compiler runs out of them, and makes products wait for each other.
  */
-import { f32 } from '../../core/dtype.js';
+import { f32, u32 } from '../../core/dtype.js';
 import { type BufferSchema, buffer } from '../../kernel/ir/types.js';
 import { defineKernel, type Memory } from '../../kernel/language/language.js';
 import type { GridKernel } from '../tiled.js';
@@ -37,6 +37,7 @@ interface Context extends GroupContext, GradientContext {
   readonly bringNumbers: typeof bringNumbers;
   readonly differentiate: typeof differentiate;
   readonly maskWeights: typeof maskWeights;
+  readonly toKeptOperand: typeof toKeptOperand;
   readonly storeRows: typeof storeRows;
 }
 
@@ -54,7 +55,9 @@ interface Tiles {
   readonly empty: Memory;
 }
 
-type Given = Readonly<Record<'g' | 'q' | 'k' | 'v' | 'logSumExp' | 'mean' | 'toK' | 'toV', Memory>>;
+type Given = Readonly<
+  Record<'g' | 'q' | 'k' | 'v' | 'counter' | 'logSumExp' | 'mean' | 'toK' | 'toV', Memory>
+>;
 
 /** The rows of keys that a block works on, and the tiles of queries that they meet. */
 interface KeysPlace {
@@ -166,6 +169,16 @@ function maskWeights(scores: Memory, row: number, column: number, context: Conte
   }
 }
 
+/** As `toOperand`, 0 for weights that are dropped. */
+function toKeptOperand(words: Memory, weights: Memory, kept: Memory, context: Context): void {
+  const { bitcast, dropFactor, idiv, u32, vec2, work } = context;
+  for (let i = 0; i < idiv(work.across, 4); i++) {
+    const share = (n: number) =>
+      weights[2 * i + n] * dropFactor(kept[idiv(i, 2)], 2 * (i % 2) + n, true, context);
+    words[idiv(i, 4)][i % 4] = bitcast(u32, work.cast(vec2(share(0), share(1))));
+  }
+}
+
 /** Stores the rows of a block that a thread has: the first, and the eighth after it. */
 function storeRows(
   to: Memory,
@@ -197,8 +210,8 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
   const { lane, laneId, load2, local, threadIdx, u32, warpId } = context;
   const { maskWeights, startColumns, startRows, storeRows, tileAt, toOperand, waitBarrier, waitWgmma } =
     context;
-  const { results, wanted, work, ROWS, THREADS } = context;
-  const { across, isCausal, scale, scale2, stages, width } = work;
+  const { drawPieces, dropPieces, i32, results, toKeptOperand, wanted, work, ROWS, THREADS } = context;
+  const { across, heads, isCausal, queries, scale, scale2, stages, width } = work;
   const { empty, emptyOwn, full, fullOwn, gs, ks, logs, means, qs, vs } = tiles;
   const scores = local(f32, idiv(across, 2));
   const products = local(f32, idiv(across, 2));
@@ -206,6 +219,7 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
   const slopes = local(u32, idiv(across, 16), 4);
   const sumsK = local(f32, idiv(width, 2));
   const sumsV = local(f32, idiv(width, 2));
+  const kept = local(i32, work.drops ? idiv(across, 8) : 1);
   const isFirstLane = threadIdx.x % 32 === 0;
   const inTile = group * ROWS + 16 * idiv(threadIdx.x % THREADS, 32) + idiv(laneId, 4);
   const column = 2 * (laneId % 4);
@@ -228,7 +242,8 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
     if (at.tiles > 0) waitTile(0);
     for (let n = 0; n < at.tiles; n++) {
       const s = (begin + n) % stages;
-      const query = tileAt(n, at, context).row;
+      const { head, row: query } = tileAt(n, at, context);
+      const before = (at.batch * heads + head) * queries;
       startRows(scores, ks, qs, s, group, context);
       if (!inTurn) startRows(products, vs, gs, s, group, context);
       // What was started before them is done, too: the tile before is free.
@@ -243,12 +258,15 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
         scores[i] = exp2Normal(fma(scores[i], scale2, -lane(pair, 0)));
         scores[i + 1] = exp2Normal(fma(scores[i + 1], scale2, -lane(pair, 1)));
       }
-      toOperand(weights, scores, across, context);
+      drawPieces(kept, given, before, row - idiv(laneId, 4), query, true, context);
+      if (work.drops) toKeptOperand(weights, scores, kept, context);
+      else toOperand(weights, scores, across, context);
       // A wait for the copy engine keeps the compiler from waiting for the products before it makes the powers.
       if (n + 1 < at.tiles) waitTile(n + 1);
       waitWgmma(products, 0);
       if (wanted.toV) startColumns(sumsV, weights, gs, s, context);
       if (wanted.toK) {
+        dropPieces(products, kept, true, context);
         for (let i = 0; i < idiv(across, 2); i++)
           products[i] = scores[i] * (products[i] - means[s][8 * idiv(i, 4) + column + (i % 2)]);
         toOperand(slopes, products, across, context);
@@ -283,6 +301,7 @@ export function keyValueGradientGroups(
     'attentionKeyValueGradientGroups',
     {
       ...{ g: g.schema, q: q.schema, k: k.schema, v: v.schema },
+      ...(p.dropout && { counter: buffer(u32) }),
       ...{ logSumExp: buffer(f32), mean: buffer(f32) },
       ...(results.toK && { toK: buffer(p.dtype) }),
       ...(results.toV && { toV: buffer(p.dtype) }),
@@ -328,7 +347,7 @@ export function keyValueGradientGroups(
     },
     {
       ...GROUP,
-      ...{ eachKeys, tileAt, produce, bringNumbers, differentiate, maskWeights, storeRows },
+      ...{ eachKeys, tileAt, produce, bringNumbers, differentiate, maskWeights, toKeptOperand, storeRows },
       ...gradientContext(results),
       ...{ dtype: p.dtype, inTurn: tile.inTurn === true, work, ROWS, THREADS },
       registers: tile.inTurn ? IN_TURN : REGISTERS[tile.groups],

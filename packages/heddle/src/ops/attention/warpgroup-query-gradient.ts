@@ -4,7 +4,7 @@
  * of the next tile are started behind the one that adds to the gradient, whose left operand, the gradient of the scores, is
  * in registers.
  */
-import { f32 } from '../../core/dtype.js';
+import { f32, u32 } from '../../core/dtype.js';
 import { type BufferSchema, buffer } from '../../kernel/ir/types.js';
 import { defineKernel, type Memory } from '../../kernel/language/language.js';
 import type { GridKernel } from '../tiled.js';
@@ -38,7 +38,7 @@ interface Tiles {
   readonly empty: Memory;
 }
 
-type Given = Readonly<Record<'g' | 'q' | 'k' | 'v' | 'logSumExp' | 'mean' | 'toQ', Memory>>;
+type Given = Readonly<Record<'g' | 'q' | 'k' | 'v' | 'counter' | 'logSumExp' | 'mean' | 'toQ', Memory>>;
 
 /** The producer: starts the copies of all that the block's warpgroups work on, as soon as there is room. */
 function produce(given: Given, tiles: Tiles, context: Context): void {
@@ -86,7 +86,7 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
     context;
   const { maskScores, startColumns, startRows, toOperand, toSlopes, u32, vec2, waitBarrier, waitWgmma } =
     context;
-  const { toQ, work, ROWS, THREADS } = context;
+  const { drawPieces, dropPieces, i32, toQ, work, ROWS, THREADS } = context;
   const { across, heads, isCausal, keys, queries, scale, scale2, stages, width } = work;
   const { empty, emptyOwn, full, fullOwn, gs, ks, qs, vs } = tiles;
   const scores = local(f32, idiv(across, 2));
@@ -95,19 +95,21 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
   const sums = local(f32, idiv(width, 2));
   const logs = local(f32, 2);
   const means = local(f32, 2);
+  const kept = local(i32, work.drops ? idiv(across, 8) : 1);
   const isFirstLane = threadIdx.x % 32 === 0;
   const inTile = group * ROWS + 16 * idiv(threadIdx.x % THREADS, 32) + idiv(laneId, 4);
   let taken = 0;
   let met = 0;
   eachBlock((at) => {
     const row = at.first + inTile;
+    const before = (at.batch * heads + at.head) * queries;
     const last = at.first + (group + 1) * ROWS;
     // Tiles that are too late for all rows of the warpgroup are let go.
     const own = isCausal ? Math.min(at.tiles, idiv(last + across - 1, across)) : at.tiles;
     const begin = met;
     for (let half = 0; half < 2; half++) {
       const query = Math.min(row + 8 * half, queries - 1);
-      logs[half] = given.logSumExp[(at.batch * heads + at.head) * queries + query];
+      logs[half] = given.logSumExp[before + query];
       means[half] = given.mean[(at.batch * queries + query) * heads + at.head];
     }
     for (let i = 0; i < idiv(width, 2); i++) sums[i] = 0;
@@ -128,7 +130,9 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
         scores[i] = exp2Normal(fma(scores[i], scale2, -logs[idiv(i, 2) % 2]));
       // A wait for the copy engine keeps the compiler from waiting for the products before it makes the powers.
       if (n + 1 < own) waitTile(n + 1);
+      drawPieces(kept, given, before, row - idiv(laneId, 4), n * across, false, context);
       waitWgmma(products, 0);
+      dropPieces(products, kept, false, context);
       toSlopes(products, scores, means, context);
       toOperand(words, products, across, context);
       startColumns(sums, words, ks, s, context);
@@ -175,6 +179,7 @@ export function queryGradientGroups(
     'attentionQueryGradientGroups',
     {
       ...{ g: g.schema, q: q.schema, k: k.schema, v: v.schema },
+      ...(p.dropout && { counter: buffer(u32) }),
       ...{ logSumExp: buffer(f32), mean: buffer(f32), toQ: buffer(p.dtype) },
     } as Record<keyof Given, BufferSchema>,
     (given, context) => {

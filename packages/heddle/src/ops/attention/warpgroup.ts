@@ -3,7 +3,8 @@
  * along them and down its columns, and the rows that a block takes.
  */
 import { type BufferSchema, tensorMap } from '../../kernel/ir/types.js';
-import { asCast, type Cast, type Intrinsics, type Memory } from '../../kernel/language/language.js';
+import { asCast, type Cast, type Memory } from '../../kernel/language/language.js';
+import { DROP, type DropContext, type DropSources, type DropWork, dropWork } from './dropout.js';
 import type { AttentionProblem, RowsLayout } from './problem.js';
 
 /** How the work is cut. */
@@ -88,6 +89,9 @@ export interface GroupWork {
   readonly scale: number;
   /** For powers of 2 instead of e. */
   readonly scale2: number;
+  /** Whether weights are dropped. */
+  readonly drops: boolean;
+  readonly drop: DropWork;
   /** Blocks of rows of a head, and heads of all batches that are worked on side by side. */
   readonly down: number;
   readonly together: number;
@@ -124,6 +128,8 @@ export function groupWork(
     panels: width / panel,
     scale: p.scale,
     scale2: p.scale * Math.LOG2E,
+    drops: p.dropout !== undefined,
+    drop: dropWork(p.dropout, keys),
     down: Math.ceil(length / rows),
     together: heads <= most ? heads : most - (most % quarter),
     ...{ q: repeats(q), k: repeats(k), v: repeats(v), g: repeats(g) },
@@ -132,7 +138,7 @@ export function groupWork(
 }
 
 /** What a device function takes from the context. */
-export interface GroupContext extends Intrinsics {
+export interface GroupContext extends DropContext {
   readonly work: GroupWork;
   readonly ROWS: number;
   readonly THREADS: number;
@@ -143,6 +149,10 @@ export interface GroupContext extends Intrinsics {
   readonly startColumns: typeof startColumns;
   readonly maskScores: typeof maskScores;
   readonly toOperand: typeof toOperand;
+  readonly drawKept: typeof DROP.drawKept;
+  readonly dropFactor: typeof DROP.dropFactor;
+  readonly drawPieces: typeof drawPieces;
+  readonly dropPieces: typeof dropPieces;
 }
 
 /** The warpgroup of a thread. By the shuffle the compiler knows that all lanes of a warp have the same. */
@@ -247,4 +257,42 @@ function toOperand(words: Memory, sums: Memory, count: number, context: GroupCon
       words[k][j] = bitcast(u32, work.cast(vec2(sums[8 * k + 2 * j], sums[8 * k + 2 * j + 1])));
 }
 
-export const GROUP = { groupOf, eachBlock, eachTurn, startRows, startColumns, maskScores, toOperand };
+/**
+ * Which weights are kept of the 16 rows of a warp and the columns of a tile, as bits for each piece of 8 columns.
+ * @param before rows of scores before those of the head @param row of the warp's first, and `column` of the tile's
+ */
+function drawPieces(
+  bits: Memory,
+  given: DropSources,
+  before: number,
+  row: number,
+  column: number,
+  transposed: boolean,
+  context: GroupContext,
+): void {
+  const { drawKept, idiv, work } = context;
+  if (work.drops)
+    for (let j = 0; j < idiv(work.across, 8); j++)
+      bits[j] = drawKept(given.counter, before, row, column + 8 * j, transposed, context);
+}
+
+/** Drops weights, or their gradients, that are not kept. */
+function dropPieces(sums: Memory, bits: Memory, transposed: boolean, context: GroupContext): void {
+  const { dropFactor, idiv, work } = context;
+  if (work.drops)
+    for (let i = 0; i < idiv(work.across, 2); i++)
+      sums[i] = sums[i] * dropFactor(bits[idiv(i, 4)], i % 4, transposed, context);
+}
+
+export const GROUP = {
+  ...DROP,
+  drawPieces,
+  dropPieces,
+  groupOf,
+  eachBlock,
+  eachTurn,
+  startRows,
+  startColumns,
+  maskScores,
+  toOperand,
+};
