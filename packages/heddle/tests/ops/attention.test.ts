@@ -164,25 +164,26 @@ const SHAPES: Readonly<Record<string, Shape>> = {
 };
 
 /** The launches of the output and the gradients on a GPU, and the memory between them. */
-function planned(length: number): { readonly names: string[]; readonly bytes: number } {
+function planned(length: number, dropout = 0): { readonly names: string[]; readonly bytes: number } {
   const source = () => b.leaf([2, length, 4, 64], bf16, true);
   const leaves = [source(), source(), source()];
   const [q, k, v] = leaves.map((x) => new Tensor(b.permute(x, [0, 2, 1, 3])));
-  const y = H.scaledDotProductAttention(q!, k!, v!, { isCausal: true }).permute([0, 2, 1, 3]).node;
+  const y = H.scaledDotProductAttention(q!, k!, v!, { isCausal: true, dropout }).permute([0, 2, 1, 3]).node;
   const gradients = vjp([y], [b.leaf(y.shape, bf16)], leaves) as GraphNode[];
   const { launches, arenaBytes } = schedule([y, ...gradients], H200);
   const names = launches.map(({ work }) => ('kernel' in work ? work.kernel.name : work.library.name));
   return { names, bytes: arenaBytes };
 }
 
-test('no matrix of scores is in memory, nothing is copied, and the log-sum-exp comes with the output', () => {
-  const { names, bytes } = planned(1024);
-  assert.equal(names.length, 4, names.join(', '));
-  for (const name of ['attention', 'attentionQueryGradient', 'attentionKeyValueGradient'])
-    assert.ok(names.includes(`${name}Groups`), names.join(', '));
-  // Two numbers for each query, each with room for its alignment.
-  assert.ok(bytes <= 2 * 4 * 2 * 4 * 1024 + 512, `${bytes} bytes`);
-});
+for (const dropout of [0, 0.1])
+  test(`no matrix of scores is in memory, nothing is copied, and the log-sum-exp comes with the output${dropout ? ', with dropout' : ''}`, () => {
+    const { names, bytes } = planned(1024, dropout);
+    assert.equal(names.length, 4, names.join(', '));
+    for (const name of ['attention', 'attentionQueryGradient', 'attentionKeyValueGradient'])
+      assert.ok(names.includes(`${name}Groups`), names.join(', '));
+    // Two numbers for each query, each with room for its alignment.
+    assert.ok(bytes <= 2 * 4 * 2 * 4 * 1024 + 512, `${bytes} bytes`);
+  });
 
 /** What becomes of each weight: keys are the features of the values. */
 async function requireDropout(device: string): Promise<void> {
