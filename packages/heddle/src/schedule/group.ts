@@ -60,6 +60,17 @@ export const writtenBy = ({ roots, regions }: Group): GraphNode[] => [
   ...new Set(roots.map((root) => regions?.get(root)?.whole ?? root)),
 ];
 
+/** The nodes whose values are there, or some of them, when a group is done: its roots, and the wholes. */
+export const madeBy = (group: Group): Set<GraphNode> => new Set([...group.roots, ...writtenBy(group)]);
+
+/** The groups that make each node: several where it is put together of parts. */
+export function makersOf(groups: readonly Group[]): Map<GraphNode, Group[]> {
+  const makers = new Map<GraphNode, Group[]>();
+  for (const group of groups)
+    for (const node of madeBy(group)) makers.set(node, [...(makers.get(node) ?? []), group]);
+  return makers;
+}
+
 /** The results of the sums beside a call. */
 export const sumsOf = ({ roots, call, reduction }: Group): GraphNode[] =>
   call && reduction ? roots.filter((root) => reduction.members.some(({ node }) => node === root)) : [];

@@ -1,17 +1,21 @@
 /**
- * The gradients of random convolutional networks in the simulator, a small Hopper GPU, in the arithmetics of its tensor cores, beside
- * those of the CPU in f32: what kernels of several layers share, and how they follow each other in memory.
+ * The gradients of random networks of convolutions, and of sequences, in the simulator, a small Hopper GPU, in the arithmetics of its
+ * tensor cores, beside those of the CPU in f32: what kernels of several layers share, and how they follow each other in memory.
  */
 import assert from 'node:assert/strict';
 import { after } from 'node:test';
 import fc from 'fast-check';
 import {
+  type AnyTensor,
+  arange,
   autocast,
   avgPool2d,
   bf16,
   crossEntropy,
+  dropout,
   gelu,
   getPrecision,
+  linear,
   manualSeed,
   maxPool2d,
   nn,
@@ -28,6 +32,10 @@ import { closeDevices } from '../../src/runtime/registry.js';
 import { property } from '../property.js';
 
 after(closeDevices);
+
+/** How products are computed on the GPU. */
+const arithmetic = fc.constantFrom('tf32', 'bf16');
+type Arithmetic = 'tf32' | 'bf16';
 
 const layer = fc.record({
   channels: fc.constantFrom(3, 8, 16, 24, 32, 64, 72),
@@ -47,7 +55,7 @@ const network = fc.record({
   size: fc.integer({ min: 5, max: 12 }),
   colours: fc.constantFrom(1, 3, 16),
   layers: fc.array(layer, { minLength: 1, maxLength: 4 }),
-  arithmetic: fc.constantFrom('tf32', 'bf16'),
+  arithmetic,
   seed: fc.nat(1000),
 });
 type Network = typeof network extends fc.Arbitrary<infer T> ? T : never;
@@ -95,19 +103,25 @@ class RandomNetwork extends nn.Module {
   }
 }
 
+/** A network, and its loss. */
+interface Training {
+  readonly model: nn.Module;
+  readonly loss: () => Tensor;
+}
+
 /** The loss and the gradients of all parameters. */
-async function gradients(of: Network, device: 'cpu' | 'sim'): Promise<Float32Array[]> {
+async function gradients(
+  make: () => Training,
+  arithmetic: Arithmetic,
+  device: 'cpu' | 'sim',
+): Promise<Float32Array[]> {
   useDevice(device);
-  manualSeed(of.seed);
-  const model = new RandomNetwork(of);
-  const x = randn([of.batch, of.colours, of.size, of.size]).realize();
-  const labels = randint(0, 5, [of.batch]).realize();
+  const { model, loss: forward } = make();
   const before = getPrecision();
-  const precision = device === 'sim' && of.arithmetic === 'tf32' ? 'tf32' : 'f32';
+  const precision = device === 'sim' && arithmetic === 'tf32' ? 'tf32' : 'f32';
   setPrecision({ conv: precision, matmul: precision });
   try {
-    const forward = (): Tensor => crossEntropy(model.forward(x), labels);
-    const loss = device === 'sim' && of.arithmetic === 'bf16' ? autocast(bf16, forward) : forward();
+    const loss = device === 'sim' && arithmetic === 'bf16' ? autocast(bf16, forward) : forward();
     loss.backward();
     const all = [loss, ...model.parameters().map((p) => p.grad!)];
     realize(...all);
@@ -117,13 +131,21 @@ async function gradients(of: Network, device: 'cpu' | 'sim'): Promise<Float32Arr
   }
 }
 
-/** What the norm of an error may be, as a part of the norm of a gradient. */
-function mostOff({ layers, arithmetic }: Network): number {
-  // A rounding error may decide whether a number is positive, or which one is the largest of a window.
-  const decides = layers.some((l) => l.activation === 'relu' || l.pooled === 'largest');
-  if (decides) return 0.5;
-  return arithmetic === 'tf32' ? 0.03 : 0.2;
+/** @param mostOff what the norm of an error may be, as a part of the norm of a gradient */
+async function check(make: () => Training, arithmetic: Arithmetic, mostOff: number): Promise<void> {
+  const wanted = await gradients(make, arithmetic, 'cpu');
+  const got = await gradients(make, arithmetic, 'sim');
+  const most = Math.max(...wanted.slice(1).map(norm));
+  wanted.forEach((values, i) => {
+    const off = norm(values.map((v, k) => v - got[i]![k]!));
+    const bound = mostOff * Math.max(norm(values), 0.1 * most);
+    assert.ok(off <= bound, `${i === 0 ? 'the loss' : `gradient ${i}`}: off by ${off} of ${norm(values)}`);
+  });
 }
+
+const SMOOTH = { tf32: 0.03, bf16: 0.2 } as const;
+/** Where a rounding error may decide whether a number is positive, or which one is the largest of a window. */
+const DECIDED = 0.5;
 
 function norm(values: Float32Array): number {
   let squares = 0;
@@ -132,16 +154,141 @@ function norm(values: Float32Array): number {
 }
 
 property(
-  'sim: gradients of a network in tf32 and bf16 are near those in f32 on the CPU',
+  'sim: gradients of convolutional networks in tf32 and bf16 are near those in f32 on the CPU',
   [network],
   async (of) => {
-    const [wanted, got] = [await gradients(of, 'cpu'), await gradients(of, 'sim')];
-    const most = Math.max(...wanted.slice(1).map(norm));
-    wanted.forEach((values, i) => {
-      const off = norm(values.map((v, k) => v - got[i]![k]!));
-      const bound = mostOff(of) * Math.max(norm(values), 0.1 * most);
-      assert.ok(off <= bound, `${i === 0 ? 'the loss' : `gradient ${i}`}: off by ${off} of ${norm(values)}`);
-    });
+    const make = (): Training => {
+      manualSeed(of.seed);
+      const model = new RandomNetwork(of);
+      const x = randn([of.batch, of.colours, of.size, of.size]).realize();
+      const labels = randint(0, 5, [of.batch]).realize();
+      return { model, loss: () => crossEntropy(model.forward(x), labels) };
+    };
+    const decides = of.layers.some((l) => l.activation === 'relu' || l.pooled === 'largest');
+    await check(make, of.arithmetic, decides ? DECIDED : SMOOTH[of.arithmetic]);
   },
   { runs: 5, share: 5 },
+);
+
+const part = fc.record({
+  kind: fc.constantFrom('attention', 'attention', 'feedforward', 'feedforward', 'recurrent'),
+  heads: fc.constantFrom(1, 2, 4),
+  isCausal: fc.boolean(),
+  isPadded: fc.boolean(),
+  hidden: fc.constantFrom(24, 64, 128),
+  activation: fc.constantFrom('gelu', 'silu', 'none'),
+  norm: fc.constantFrom('layer', 'rms', 'none'),
+  normFirst: fc.boolean(),
+  dropout: fc.constantFrom(0, 0, 0.2),
+});
+type Part = typeof part extends fc.Arbitrary<infer T> ? T : never;
+
+const sequences = fc.record({
+  batch: fc.integer({ min: 1, max: 4 }),
+  length: fc.integer({ min: 2, max: 40 }),
+  width: fc.constantFrom(16, 32, 64, 96, 128),
+  vocabulary: fc.constantFrom(7, 50, 130),
+  parts: fc.array(part, { minLength: 1, maxLength: 4 }),
+  /** The embedding's table is the last layer's, too. */
+  isTied: fc.boolean(),
+  arithmetic,
+  seed: fc.nat(1000),
+});
+type Sequences = typeof sequences extends fc.Arbitrary<infer T> ? T : never;
+
+const NORMS = {
+  layer: (width: number) => new nn.LayerNorm(width),
+  rms: (width: number) => new nn.RMSNorm(width),
+  none: () => new nn.Identity(),
+} as const;
+
+/** What is added to its input, of (N, T, features). */
+class RandomPart extends nn.Module {
+  readonly norm: nn.LayerNorm | nn.RMSNorm | nn.Identity;
+  readonly attention: nn.MultiheadAttention | undefined;
+  readonly recurrent: nn.LSTM | undefined;
+  readonly widen: nn.Linear | undefined;
+  readonly narrow: nn.Linear | undefined;
+  readonly #of: Part;
+
+  constructor(of: Part, width: number) {
+    super();
+    this.#of = of;
+    this.norm = NORMS[of.norm](width);
+    const { kind, heads, dropout } = of;
+    if (kind === 'attention')
+      this.attention = new nn.MultiheadAttention(width, heads, { dropout, batchFirst: true });
+    if (kind === 'recurrent') this.recurrent = new nn.LSTM(width, width, { batchFirst: true });
+    if (kind === 'feedforward') {
+      this.widen = new nn.Linear(width, of.hidden);
+      this.narrow = new nn.Linear(of.hidden, width);
+    }
+  }
+
+  /** @param padding (N, T): true where nothing is to be attended to */
+  forward(x: Tensor, padding: AnyTensor): Tensor {
+    const { normFirst } = this.#of;
+    const y = x.add(this.#added(normFirst ? (this.norm.forward(x) as Tensor) : x, padding));
+    return normFirst ? y : (this.norm.forward(y) as Tensor);
+  }
+
+  #added(x: Tensor, padding: AnyTensor): Tensor {
+    const { isCausal, isPadded, activation, dropout: p } = this.#of;
+    const keyPaddingMask = isPadded ? padding : undefined;
+    if (this.attention) return this.attention.forward(x, x, x, { isCausal, keyPaddingMask });
+    if (this.recurrent) return this.recurrent.forward(x)[0];
+    const hidden = ACTIVATIONS[activation](this.widen!.forward(x)) as Tensor;
+    const narrow = this.narrow!.forward(hidden);
+    return dropout(narrow, { p });
+  }
+}
+
+class RandomSequences extends nn.Module {
+  readonly embedding: nn.Embedding;
+  readonly parts: RandomPart[];
+  readonly head: nn.Linear | undefined;
+
+  constructor({ width, vocabulary, parts, isTied }: Sequences) {
+    super();
+    this.embedding = new nn.Embedding(vocabulary, width);
+    this.parts = parts.map((of) => new RandomPart(of, width));
+    this.head = isTied ? undefined : new nn.Linear(width, vocabulary);
+  }
+
+  /** @param tokens (N, T) */
+  forward(tokens: AnyTensor, padding: AnyTensor): Tensor {
+    const embedded = this.embedding.forward(tokens) as Tensor;
+    const y = this.parts.reduce((x, part) => part.forward(x, padding), embedded);
+    return (this.head?.forward(y) ?? linear(y, this.embedding.weight)) as Tensor;
+  }
+}
+
+const SIMPLE: Part = {
+  ...{ kind: 'attention', heads: 1, isCausal: false, isPadded: false, hidden: 24 },
+  ...{ activation: 'gelu', norm: 'layer', normFirst: false, dropout: 0 },
+};
+/** The gradient of a projection is put together of parts: what is made of it once joined a chain that makes what they need. */
+const WAITING: Sequences = {
+  ...{ batch: 1, length: 2, width: 16, vocabulary: 7, parts: [SIMPLE, SIMPLE] },
+  ...{ isTied: false, arithmetic: 'bf16', seed: 0 },
+};
+
+property(
+  'sim: gradients of networks of sequences in tf32 and bf16 are near those in f32 on the CPU',
+  [sequences],
+  async (of) => {
+    const make = (): Training => {
+      manualSeed(of.seed);
+      const model = new RandomSequences(of);
+      const drawn = (): AnyTensor => randint(0, of.vocabulary, [of.batch, of.length]).realize();
+      const [tokens, labels] = [drawn(), drawn()];
+      // The first can always be attended to.
+      const padding = randint(0, 3, [of.batch, of.length]).eq(0).and(arange(of.length).gt(0)).realize();
+      const loss = (): Tensor =>
+        crossEntropy(model.forward(tokens, padding).reshape([-1, of.vocabulary]), labels.reshape([-1]));
+      return { model, loss };
+    };
+    await check(make, of.arithmetic, SMOOTH[of.arithmetic]);
+  },
+  { runs: 5, share: 5, found: [[WAITING]] },
 );

@@ -12,7 +12,7 @@ import { argOf, GraphNode } from '../../graph/node.js';
 import { replaced } from '../../graph/rewrites.js';
 import { FITTED } from '../../kernel/ir/machine.js';
 import { GPU, type Target } from '../../kernel/ir/target.js';
-import type { Group, RowLink, RowProduct } from '../group.js';
+import { type Group, madeBy, type RowLink, type RowProduct } from '../group.js';
 import { chainThreads } from '../lower/chain-shares.js';
 import type { Plan, PlanSetting } from '../plan.js';
 import { isReduction } from './finish.js';
@@ -167,7 +167,7 @@ function depthsOf(groups: readonly Group[], readsIn: Reads): Map<GraphNode, numb
   const depths = new Map<GraphNode, number>();
   for (const group of groups) {
     const depth = Math.max(0, ...[...readsIn(group)].map((n) => (depths.get(n) ?? -1) + 1));
-    for (const root of group.roots) depths.set(root, depth);
+    for (const node of madeBy(group)) depths.set(node, Math.max(depth, depths.get(node) ?? 0));
   }
   return depths;
 }

@@ -7,7 +7,7 @@
 import { topological } from '../../core/node.js';
 import type { GraphNode } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
-import { type Group, readsOf } from '../group.js';
+import { type Group, makersOf, readsOf } from '../group.js';
 import type { Plan, PlanSetting } from '../plan.js';
 import { canFinish, isReduction } from './finish.js';
 import type { Partition } from './partition.js';
@@ -117,15 +117,16 @@ export function needsGroup(
   groups: readonly Group[],
   reads: Reads,
 ): boolean {
-  const makerOf = (node: GraphNode): Group | undefined => groups.find((g) => g.roots.includes(node));
+  const makers = makersOf(groups);
   const stack = [...nodes];
   const seen = new Set<Group>();
   while (stack.length > 0) {
-    const maker = makerOf(stack.pop()!);
-    if (maker === host) return true;
-    if (!maker || seen.has(maker)) continue;
-    seen.add(maker);
-    stack.push(...reads(maker));
+    for (const maker of makers.get(stack.pop()!) ?? []) {
+      if (maker === host) return true;
+      if (seen.has(maker)) continue;
+      seen.add(maker);
+      stack.push(...reads(maker));
+    }
   }
   return false;
 }

@@ -8,7 +8,7 @@ import { topological } from '../../core/node.js';
 import { callOf, type KernelChoice } from '../../graph/fused-op.js';
 import { argOf, type GraphNode } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
-import { type Group, type GroupCall, type MatrixReduction, memoryOf, readsOf } from '../group.js';
+import { type Group, type GroupCall, type MatrixReduction, makersOf, memoryOf, readsOf } from '../group.js';
 import { ownWeight } from '../own-weight.js';
 import { type Canonical, jsonOf } from './canonical.js';
 import { finishable, isReduction, keepsOrder } from './finish.js';
@@ -264,7 +264,7 @@ function usersOf(nodes: readonly GraphNode[], order: readonly GraphNode[]): Set<
 
 /** Groups after those whose results they read. */
 export function inOrder(groups: readonly Group[], stored: ReadonlySet<GraphNode>): Group[] {
-  const makerOf = new Map(groups.flatMap((g) => g.roots.map((r) => [r, g] as const)));
+  const makers = makersOf(groups);
   const ordered = new Set<Group>();
   const seen = new Set<Group>();
   const visit = (group: Group): void => {
@@ -272,8 +272,7 @@ export function inOrder(groups: readonly Group[], stored: ReadonlySet<GraphNode>
     seen.add(group);
     for (const root of group.roots)
       for (const read of readsOf(root, stored)) {
-        const maker = makerOf.get(read);
-        if (maker) visit(maker);
+        for (const maker of makers.get(read) ?? []) visit(maker);
       }
     ordered.add(group);
   };
