@@ -55,6 +55,8 @@ export interface Curve {
   readonly slopeScale?: (x: number) => number;
   /** Distance from x to where f or its slope jumps; default: nowhere. */
   readonly jump?: (x: number) => number;
+  /** f and its slope are waves from −1 to 1 of length 2π. */
+  readonly waves?: boolean;
   /** f gives whole numbers, or one of its operands: no rounding. */
   readonly exact?: boolean;
   /** Steps: gradients stop here. */
@@ -224,16 +226,19 @@ export class Tape {
   curve(
     dtype: DTypeName,
     id: number,
-    { f, slope, ulps = 4, scale, slopeScale, jump, exact, flat }: Curve,
+    { f, slope, ulps = 4, scale, slopeScale, jump, waves, exact, flat }: Curve,
   ): number {
     const [x, e] = [this.value[id]!, this.error[id]!];
     const [y, s] = [f(x), slope(x)];
     if (e === Number.POSITIVE_INFINITY || (e > 0 && jump && !(jump(x) > e))) {
       return this.open(dtype, y, [id]);
     }
-    /** How much g may differ where x does. */
-    const spread = (g: (x: number) => number, at: number): number =>
-      e === 0 ? 0 : 1.01 * Math.max(Math.abs(g(x + e) - at), Math.abs(g(x - e) - at));
+    /** How much g may differ where x does: most at one of the ends, unless a wave's crest may be between. */
+    const spread = (g: (x: number) => number, at: number): number => {
+      if (e === 0) return 0;
+      if (waves && e > Math.PI / 2) return 2;
+      return 1.01 * Math.max(Math.abs(g(x + e) - at), Math.abs(g(x - e) - at));
+    };
     if (!flat)
       this.#operand(id, s, spread(slope, s) + 4 * FORMATS[dtype].unit * (slopeScale?.(x) ?? Math.abs(s)));
     const taken = Math.max(spread(f, y), e === 0 || s === 0 ? 0 : Math.abs(s) * e);
