@@ -178,11 +178,16 @@ function putShare(held: Memory, thread: Thread, at: TilePlace, context: Context)
   }
 }
 
-/** The first of the elements of C that a thread stores of added shares; where the matrix ends, the last that there are. */
+/**
+ * The first of the elements of C that a thread stores of added shares; where the tile or the matrix ends, one of the last that there
+ * are: those of another tile may be stored meanwhile.
+ */
 function ownElement(at: TilePlace, { idiv, threadIdx, work }: Context): Element {
-  const { sizes, tiles, lanes } = work;
+  const { sizes, tiles, threads, lanes } = work;
   const mine = threadIdx.x * lanes;
-  const row = Math.min(at.row + idiv(mine, tiles.columns), sizes.M - 1);
+  const down = idiv(mine, tiles.columns);
+  const inTile = threads * lanes > tiles.rows * tiles.columns ? Math.min(down, tiles.rows - 1) : down;
+  const row = Math.min(at.row + inTile, sizes.M - 1);
   const inside = at.column + (mine % tiles.columns);
   const column = sizes.N % tiles.columns === 0 ? inside : Math.min(inside, sizes.N - 1);
   return { row, column };
