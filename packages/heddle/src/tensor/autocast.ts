@@ -13,7 +13,7 @@ let dtypeOfProducts: DType<'f16' | 'bf16'> | undefined;
 const aHalf: Rule = { must: 'f16 or bf16', holds: (v) => v === f16 || v === bf16 };
 
 /**
- * Run `body` in mixed precision: products of f32 (matmul, linear, convolutions) are computed in `dtype` and give it; what is
+ * Run `body` in mixed precision: products of f32 (matmul, einsum, linear, convolutions) are computed in `dtype` and give it; what is
  * steep or long (softmax, losses, exp, log, powers, sums, norms) is computed in f32 and gives f32; all else keeps the dtype it
  * gets, and floats of different dtypes meet in f32. Weights and their gradients stay f32.
  *

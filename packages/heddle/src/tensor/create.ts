@@ -35,6 +35,7 @@ import { upload, zeroed } from '../engine/realize.js';
 import { setOwner } from '../engine/trace.js';
 import * as b from '../graph/build.js';
 import type { GraphNode } from '../graph/node.js';
+import { met } from './autocast.js';
 import { type AnyTensor, requireTensor, requireTensors } from './checks.js';
 import { noGradientOf } from './handle.js';
 import { concatenate } from './movement.js';
@@ -416,23 +417,20 @@ export function cat<const L extends readonly AnyTensor[], X extends number = 0>(
   const first = tensors[0];
   if (!first) throw new ArgumentError('[cat] takes at least one tensor.');
   const at = normalizeAxis('cat', axis, first.ndim);
-  for (const t of tensors) {
-    if (t.ndim !== first.ndim || t.shape.some((d, i) => i !== at && d !== first.shape[i])) {
+  const nodes = met(...tensors.map((t) => t.node));
+  const { dtype } = nodes[0]!;
+  for (const t of nodes) {
+    if (t.shape.length !== first.ndim || t.shape.some((d, i) => i !== at && d !== first.shape[i])) {
       throw new ShapeError(
         `[cat] shapes differ outside axis ${axis}: ${formatShape(first.shape)} and ${formatShape(t.shape)}.`,
       );
     }
-    if (t.dtype !== first.dtype)
+    if (t.dtype !== dtype)
       throw new DTypeError(
-        `[cat] dtypes differ: ${first.dtype.name} and ${t.dtype.name}. Convert with .cast(${first.dtype.name}).`,
+        `[cat] dtypes differ: ${dtype.name} and ${t.dtype.name}. Convert with .cast(${dtype.name}).`,
       );
   }
-  return new Tensor(
-    concatenate(
-      tensors.map((t) => t.node),
-      at,
-    ),
-  );
+  return new Tensor(concatenate(nodes, at));
 }
 
 /**

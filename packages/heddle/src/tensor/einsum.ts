@@ -7,6 +7,7 @@ import { formatShape, type Shape } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import type { GraphNode } from '../graph/node.js';
 import { matmul } from '../ops/matmul/op.js';
+import { forProduct } from './autocast.js';
 import { requireTensors } from './checks.js';
 import { getPrecision } from './precision.js';
 import { MATMUL, type MatmulOptions, Tensor } from './tensor.js';
@@ -191,7 +192,7 @@ export function einsum<D extends DTypeName>(
   requireArgument('einsum', 'equation', equation, aString);
   requireTensors('einsum', 'tensors', tensors);
   requireOptions('einsum', options, MATMUL);
-  const nodes = tensors.map((t) => t.node);
+  const nodes = tensors.map(({ node }) => (tensors.length > 1 ? forProduct(node) : node));
   const [first] = nodes;
   if (!first) throw new ArgumentError('[einsum] takes at least one tensor.');
   for (const [i, { dtype }] of nodes.entries())

@@ -44,6 +44,12 @@ for (const device of DEVICES) {
         assert.equal(logits.relu().dtype.name, dtype.name);
         assert.equal(logits.add(H.ones([3])).dtype, f32);
         assert.equal(x.matmul(H.ones([6, 2])).dtype.name, dtype.name);
+        assert.equal(H.einsum('bchw,wk->bk', [x, H.ones([6, 2])]).dtype.name, dtype.name);
+        assert.equal(H.einsum('bk,k->b', [logits, H.ones([3])]).dtype.name, dtype.name);
+        assert.equal(H.einsum('bk->k', [H.ones([2, 3])]).dtype, f32);
+        assert.equal(H.cat([logits, H.ones([1, 3])]).dtype, f32);
+        assert.equal(H.stack([logits, logits]).dtype.name, dtype.name);
+        assert.throws(() => H.cat([logits, H.arange(3).unsqueeze(0)]), /dtypes differ/);
         return [logits, H.crossEntropy(logits, labels)] as const;
       });
       assert.equal(logits.add(1).dtype.name, dtype.name);

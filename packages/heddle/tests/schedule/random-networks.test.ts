@@ -11,6 +11,7 @@ import {
   autocast,
   avgPool2d,
   bf16,
+  cat,
   crossEntropy,
   dropout,
   gelu,
@@ -20,15 +21,18 @@ import {
   manualSeed,
   maxPool2d,
   nn,
+  noGrad,
   optim,
   randint,
   randn,
   realize,
   relu,
+  type Shape,
   setPrecision,
   silu,
   type Tensor,
   useDevice,
+  zeros,
 } from '../../src/index.js';
 import { closeDevices } from '../../src/runtime/registry.js';
 import { property } from '../property.js';
@@ -40,14 +44,16 @@ const arithmetic = fc.constantFrom('tf32', 'bf16');
 type Arithmetic = 'tf32' | 'bf16';
 
 const layer = fc.record({
+  kind: fc.constantFrom('convolution', 'convolution', 'convolution', 'transposed'),
   channels: fc.constantFrom(3, 8, 16, 24, 32, 64, 72),
   kernel: fc.constantFrom(1, 3, 3, 5),
   stride: fc.constantFrom(1, 1, 2),
+  dilation: fc.constantFrom(1, 1, 1, 2),
   groups: fc.constantFrom('one', 'one', 'two', 'each'),
-  norm: fc.constantFrom('batch', 'batch', 'none'),
+  norm: fc.constantFrom('batch', 'batch', 'group', 'none'),
   activation: fc.constantFrom('relu', 'gelu', 'silu', 'none'),
-  /** What it gets is added to what it gives, where both have the same shape. */
-  residual: fc.boolean(),
+  /** What it gets is added to what it gives, where both have the same shape, or put beside it, where images have the same size. */
+  joined: fc.constantFrom('no', 'added', 'beside'),
   pooled: fc.constantFrom('no', 'no', 'largest', 'mean'),
 });
 type Layer = typeof layer extends fc.Arbitrary<infer T> ? T : never;
@@ -67,40 +73,72 @@ const EPS = 0.5;
 
 const ACTIVATIONS = { relu, gelu, silu, none: (x: Tensor): Tensor => x } as const;
 
-class RandomNetwork extends nn.Module {
-  readonly convs: nn.Conv2d[] = [];
-  readonly norms: (nn.BatchNorm2d | nn.Identity)[] = [];
-  readonly head: nn.Linear;
-  readonly #layers: readonly Layer[];
+/** Most pixels along an image: those of transposed convolutions stay small. */
+const MOST = 16;
 
-  constructor({ colours, layers }: Network) {
+class RandomLayer extends nn.Module {
+  readonly conv: nn.Conv2d | nn.ConvTranspose2d;
+  readonly norm: nn.BatchNorm2d | nn.GroupNorm | nn.Identity;
+  /** Of its result. */
+  readonly channels: number;
+  readonly #of: Layer;
+  readonly #joined: Layer['joined'];
+
+  /** @param size of an image, of this many channels */
+  constructor(of: Layer, from: number, size: number) {
     super();
-    let from: number = colours;
-    for (const { channels, kernel, stride, groups, norm } of layers) {
-      const divides = (n: number): boolean => from % n === 0 && channels % n === 0;
-      const wanted = { one: 1, two: 2, each: from }[groups];
-      const options = { stride, padding: (kernel - 1) / 2, bias: norm === 'none' };
-      this.convs.push(
-        new nn.Conv2d(from, channels, kernel, { ...options, groups: divides(wanted) ? wanted : 1 }),
-      );
-      this.norms.push(norm === 'batch' ? new nn.BatchNorm2d(channels, { eps: EPS }) : new nn.Identity());
-      from = channels;
-    }
-    this.#layers = layers;
-    this.head = new nn.Linear(from, 5);
+    const { channels, kernel, stride, dilation, norm } = of;
+    this.#of = of;
+    const divides = (n: number): boolean => from % n === 0 && channels % n === 0;
+    const wanted = { one: 1, two: 2, each: from }[of.groups];
+    const options = { stride, groups: divides(wanted) ? wanted : 1, bias: norm === 'none' };
+    const isTransposed = of.kind === 'transposed' && 2 * size <= MOST;
+    this.conv = isTransposed
+      ? new nn.ConvTranspose2d(from, channels, 2, { ...options, stride: 2 })
+      : new nn.Conv2d(from, channels, kernel, {
+          ...{ ...options, dilation, padding: (dilation * (kernel - 1)) / 2 },
+        });
+    this.norm = {
+      batch: () => new nn.BatchNorm2d(channels, { eps: EPS }),
+      group: () => new nn.GroupNorm(channels % 8 === 0 ? 4 : 1, channels, { eps: EPS }),
+      none: () => new nn.Identity(),
+    }[norm]();
+    const keepsSize = !isTransposed && (stride === 1 || size === 1);
+    const fits = keepsSize && (of.joined === 'beside' || from === channels);
+    this.#joined = fits ? of.joined : 'no';
+    this.channels = this.#joined === 'beside' ? from + channels : channels;
   }
 
   forward(x: Tensor): Tensor {
-    let y = x;
-    this.#layers.forEach(({ activation, residual, pooled }, i) => {
-      const before = y;
-      y = this.norms[i]!.forward(this.convs[i]!.forward(y)) as Tensor;
-      if (residual && String(before.shape) === String(y.shape)) y = y.add(before);
-      y = ACTIVATIONS[activation](y);
-      const fits = y.shape[2]! >= 2 && y.shape[3]! >= 2;
-      if (pooled === 'largest' && fits) y = maxPool2d(y, 2);
-      if (pooled === 'mean' && fits) y = avgPool2d(y, 2);
-    });
+    const { activation, pooled } = this.#of;
+    let y = this.norm.forward(this.conv.forward(x)) as Tensor;
+    if (this.#joined === 'added') y = y.add(x);
+    y = ACTIVATIONS[activation](y);
+    if (this.#joined === 'beside') y = cat([x, y], 1) as Tensor;
+    const fits = y.shape[2]! >= 2 && y.shape[3]! >= 2;
+    if (pooled === 'largest' && fits) y = maxPool2d(y, 2);
+    if (pooled === 'mean' && fits) y = avgPool2d(y, 2);
+    return y;
+  }
+}
+
+class RandomNetwork extends nn.Module {
+  readonly layers: RandomLayer[] = [];
+  readonly head: nn.Linear;
+
+  constructor({ colours, size, layers }: Network) {
+    super();
+    let shape: Shape = [2, colours, size, size];
+    for (const of of layers) {
+      const made = new RandomLayer(of, shape[1]!, shape[2]!);
+      this.layers.push(made);
+      ({ shape } = noGrad(() => made.forward(zeros(shape) as Tensor)));
+    }
+    this.head = new nn.Linear(shape[1]!, 5);
+  }
+
+  forward(x: Tensor): Tensor {
+    const y = this.layers.reduce((x, layer) => layer.forward(x), x);
     return this.head.forward(y.mean([2, 3]));
   }
 }
