@@ -47,8 +47,12 @@ extern "C" __global__ void matmul_small(const float* a, const float* b, float* c
   const int byAt = 1632 + (warpColumn + column_1) * 204;
   // const mine = threadIdx.x * lanes;
   const int mine = wrap_mul(index_below(threadIdx.x, 1024), 1);
-  // const row = Math.min(at.row + idiv(mine, tiles.columns), sizes.M - 1);
-  const int row_2 = min(wrap_add(row, mine / 8), 63);
+  // const down = idiv(mine, tiles.columns);
+  const int down = mine / 8;
+  // const inTile = threads * lanes > tiles.rows * tiles.columns ? Math.min(down, tiles.rows - 1) : down;
+  const int inTile = min(down, 7);
+  // const row = Math.min(at.row + inTile, sizes.M - 1);
+  const int row_2 = min(wrap_add(row, inTile), 63);
   // const inside = at.column + (mine % tiles.columns);
   const int inside = column + mine % 8;
   // const column = sizes.N % tiles.columns === 0 ? inside : Math.min(inside, sizes.N - 1);
@@ -381,9 +385,9 @@ extern "C" __global__ void matmul_small(const float* a, const float* b, float* c
     // const column = at.column + (i % columns);
     const int column_3 = wrap_add(column, i % 8);
     // const inTile = first + threads * lanes <= rows * columns || i < rows * columns;
-    const bool inTile = wrap_add(first, 256) <= 64 || i < 64;
+    const bool inTile_1 = wrap_add(first, 256) <= 64 || i < 64;
     // if (inTile && row < sizes.M && column < sizes.N) {
-    if (inTile && row_3 < 64 && column_3 < 128) {
+    if (inTile_1 && row_3 < 64 && column_3 < 128) {
       // const from =
       const int from_1 = 0 + i;
       // let total = share(0);
