@@ -72,9 +72,9 @@ export function attentionWarps(p: AttentionProblem, tile: WarpTile, results: For
       ...(results.logSumExp && { logSumExp: buffer(f32) }),
     } as Record<'q' | 'k' | 'v' | 'mask' | 'counter' | 'output' | 'logSumExp', ReturnType<typeof buffer>>,
     (given, context) => {
-      const { barrier, blockIdx, commitCopies, f32, idiv, laneId, local, local4, select } = context;
+      const { barrier, blockIdx, commitCopies, f32, i32, idiv, laneId, local, local4, select } = context;
       const { shared, shuffleXor, u32, vec4, waitCopies, warpId } = context;
-      const { clear, copyTile, dropPieces, multiplyColumns, multiplyRows, readRows } = context;
+      const { clear, copyTile, drawPieces, dropPieces, multiplyColumns, multiplyRows, readRows } = context;
       const { softmaxStep, storeRow, toOperand, toScores } = context;
       const { down, results, work } = context;
       const { batch, heads, isCausal, keys, queries, rows, sharing, tile, width } = work;
@@ -89,6 +89,7 @@ export function attentionWarps(p: AttentionProblem, tile: WarpTile, results: For
       const most = local(f32, 2);
       const totals = local(f32, 2);
       const factors = local(f32, 4);
+      const kept = local(i32, work.drops ? idiv(across, 8) : 1);
 
       const b = blockIdx.x % batch;
       const h = idiv(blockIdx.x, batch) % heads;
@@ -133,7 +134,8 @@ export function attentionWarps(p: AttentionProblem, tile: WarpTile, results: For
         else toScores(scores, across, row, column, maskAt, false, false, mask, context);
         softmaxStep(scores, across, most, totals, factors, context);
         if (results.output) {
-          dropPieces(scores, across, given, before, first + 16 * warpId, n * across, context);
+          drawPieces(kept, across, given, before, first + 16 * warpId, n * across, false, context);
+          dropPieces(scores, scores, across, kept, false, context);
           toOperand(weights, scores, across, context);
           for (let j = 0; j < idiv(width, 8); j++)
             sums[j] = sums[j] * vec4(factors[0], factors[0], factors[1], factors[1]);

@@ -42,9 +42,9 @@ export function queryGradientWarps(p: GradientProblem, tile: WarpTile, toQ: Rows
       toQ: buffer(p.dtype),
     } as Params,
     (given, context) => {
-      const { barrier, blockIdx, commitCopies, exp2, f32, idiv, lane, laneId, local, local4 } = context;
-      const { shared, u32, vec4, waitCopies, warpId } = context;
-      const { clear, copyTile, dropPieces, multiplyColumns, multiplyRows, readRows } = context;
+      const { barrier, blockIdx, commitCopies, exp2, f32, i32, idiv, lane, laneId, local } = context;
+      const { local4, shared, u32, vec4, waitCopies, warpId } = context;
+      const { clear, copyTile, drawPieces, dropPieces, multiplyColumns, multiplyRows, readRows } = context;
       const { down, storeRow, toOperand, toQ, toScores, work } = context;
       const { batch, heads, isCausal, keys, queries, rows, sharing, tile, width } = work;
       const { across, stages } = tile;
@@ -59,6 +59,7 @@ export function queryGradientWarps(p: GradientProblem, tile: WarpTile, toQ: Rows
       const sums = local4(f32, idiv(width, 8));
       const logs = local(f32, 2);
       const means = local(f32, 2);
+      const kept = local(i32, work.drops ? idiv(across, 8) : 1);
 
       const b = blockIdx.x % batch;
       const h = idiv(blockIdx.x, batch) % heads;
@@ -107,7 +108,8 @@ export function queryGradientWarps(p: GradientProblem, tile: WarpTile, toQ: Rows
         clear(products, idiv(across, 8), context);
         readRows(own, gs, 0, 16 * warpId, context);
         multiplyRows(products, own, vs, stage, across, context);
-        dropPieces(products, across, given, before, first + 16 * warpId, n * across, context);
+        drawPieces(kept, across, given, before, first + 16 * warpId, n * across, false, context);
+        dropPieces(products, products, across, kept, false, context);
         for (let j = 0; j < idiv(across, 8); j++) {
           const s = scores[j];
           const d = products[j];
@@ -169,7 +171,7 @@ export function keyValueGradientWarps(
     (given, context) => {
       const { barrier, blockIdx, commitCopies, copyAsync, exp2, f32, i32, idiv, lane, laneId } = context;
       const { local, local4, shared, threadIdx, u32, vec4, waitCopies, warpId } = context;
-      const { clear, copyTile, drawPieces, dropDrawn, multiplyColumns, multiplyRows, readRows } = context;
+      const { clear, copyTile, drawPieces, dropPieces, multiplyColumns, multiplyRows, readRows } = context;
       const { results, storeRow, toOperand, toScores, wanted, work } = context;
       const { batch, heads, isCausal, keyHeads, keys, queries, rows, sharing, tile, width } = work;
       const { across, stages } = tile;
@@ -185,7 +187,6 @@ export function keyValueGradientWarps(
       const weights = local4(u32, idiv(across, 16));
       const sumsK = local4(f32, idiv(width, 8));
       const sumsV = local4(f32, idiv(width, 8));
-      // Bits for each piece of weights.
       const kept = local(i32, work.drops ? idiv(across, 8) : 1);
 
       const b = blockIdx.x % batch;
@@ -244,9 +245,9 @@ export function keyValueGradientWarps(
           scores[j] = vec4(power(0), power(1), power(2), power(3));
         }
         const before = (b * heads + head) * queries;
-        drawPieces(kept, across, given, before, first + 16 * warpId, at, context);
+        drawPieces(kept, across, given, before, first + 16 * warpId, at, true, context);
         if (wanted.toV) {
-          dropDrawn(products, scores, kept, across, context);
+          dropPieces(products, scores, across, kept, true, context);
           toOperand(weights, work.drops ? products : scores, across, context);
           multiplyColumns(sumsV, weights, gs, stage, across, context);
         }
@@ -254,7 +255,7 @@ export function keyValueGradientWarps(
           clear(products, idiv(across, 8), context);
           readRows(own, vs, 0, 16 * warpId, context);
           multiplyRows(products, own, gs, stage, across, context);
-          dropDrawn(products, products, kept, across, context);
+          dropPieces(products, products, across, kept, true, context);
           for (let j = 0; j < idiv(across, 8); j++) {
             const p = scores[j];
             const d = products[j];

@@ -75,7 +75,10 @@ export interface DropSources {
 
 /** What a device function takes from the context. */
 export interface DropContext extends Intrinsics {
-  readonly work: { readonly drop: DropWork };
+  readonly work: { readonly drops: boolean; readonly drop: DropWork };
+  readonly drawKept: typeof drawKept;
+  readonly drawPieces: typeof drawPieces;
+  readonly dropFactor: typeof dropFactor;
   readonly philoxBlock: typeof philoxBlock;
 }
 
@@ -121,6 +124,26 @@ function drawKept(
   return (bits | shuffleXor(bits, 1)) >> (2 * own);
 }
 
+/**
+ * Draws which weights of 16 rows are kept, if some are to be dropped: bits for each piece of so many columns.
+ * @param row of the first piece, and `column` likewise; see `drawKept`
+ */
+function drawPieces(
+  bits: Memory,
+  columns: number,
+  given: DropSources,
+  before: number,
+  row: number,
+  column: number,
+  transposed: boolean,
+  context: DropContext,
+): void {
+  const { drawKept, idiv, work } = context;
+  if (work.drops)
+    for (let j = 0; j < idiv(columns, 8); j++)
+      bits[j] = drawKept(given.counter, before, row, column + 8 * j, transposed, context);
+}
+
 /** What weight `i` of the four is multiplied by, from the bits of `drawKept`. */
 function dropFactor(bits: number, i: number, transposed: boolean, context: DropContext): number {
   const { idiv, select, work } = context;
@@ -128,4 +151,4 @@ function dropFactor(bits: number, i: number, transposed: boolean, context: DropC
   return select(((bits >> at) & 1) === 1, work.drop.factor, 0);
 }
 
-export const DROP = { drawKept, dropFactor, philoxBlock };
+export const DROP = { drawKept, drawPieces, dropFactor, philoxBlock };

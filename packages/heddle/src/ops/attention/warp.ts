@@ -9,7 +9,7 @@
 import { bool, type DType, u32 } from '../../core/dtype.js';
 import { type BufferSchema, buffer } from '../../kernel/ir/types.js';
 import { asCast, type Cast, type Memory } from '../../kernel/language/language.js';
-import { DROP, type DropContext, type DropSources, type DropWork, dropWork } from './dropout.js';
+import { DROP, type DropContext, type DropWork, dropWork } from './dropout.js';
 import type { AttentionProblem, GradientProblem, MaskLayout, RowsLayout } from './problem.js';
 
 /** Sizes of the tiles of a kernel. */
@@ -74,12 +74,8 @@ export interface WarpContext extends DropContext {
   readonly readRows: typeof readRows;
   readonly toOperand: typeof toOperand;
   readonly toScores: typeof toScores;
-  readonly drawKept: typeof DROP.drawKept;
-  readonly dropFactor: typeof DROP.dropFactor;
   readonly storeRow: typeof storeRow;
   readonly dropPieces: typeof dropPieces;
-  readonly drawPieces: typeof drawPieces;
-  readonly dropDrawn: typeof dropDrawn;
   readonly clear: typeof clear;
 }
 
@@ -307,59 +303,27 @@ function storeRow(
   }
 }
 
-/**
- * Drops some of the weights of 16 queries, or of their gradients.
- * @param before rows of scores before those of the head @param row of the first query @param column of the first key
- */
+/** Drops weights, or their gradients, that are not kept, if some are to be dropped. @param bits of `drawPieces` */
 function dropPieces(
+  to: Memory,
   sums: Memory,
-  count: number,
-  given: DropSources,
-  before: number,
-  row: number,
-  column: number,
-  context: WarpContext,
-): void {
-  const { drawKept, dropFactor, idiv, lane, vec4, work } = context;
-  if (work.drops)
-    for (let j = 0; j < idiv(count, 8); j++) {
-      const bits = drawKept(given.counter, before, row, column + 8 * j, false, context);
-      const v = sums[j];
-      const kept = (i: number) => lane(v, i) * dropFactor(bits, i, false, context);
-      sums[j] = vec4(kept(0), kept(1), kept(2), kept(3));
-    }
-}
-
-/** Which weights of 16 keys are kept, as bits for each piece. @param row of the first key @param column of the first query */
-function drawPieces(
+  columns: number,
   bits: Memory,
-  count: number,
-  given: DropSources,
-  before: number,
-  row: number,
-  column: number,
+  transposed: boolean,
   context: WarpContext,
 ): void {
-  const { drawKept, idiv, work } = context;
-  if (work.drops)
-    for (let j = 0; j < idiv(count, 8); j++)
-      bits[j] = drawKept(given.counter, before, row, column + 8 * j, true, context);
-}
-
-/** Drops those of 16 keys, or of their gradients, that are not kept. */
-function dropDrawn(to: Memory, sums: Memory, bits: Memory, count: number, context: WarpContext): void {
   const { dropFactor, idiv, lane, vec4, work } = context;
   if (work.drops)
-    for (let j = 0; j < idiv(count, 8); j++) {
+    for (let j = 0; j < idiv(columns, 8); j++) {
       const v = sums[j];
-      const kept = (i: number) => lane(v, i) * dropFactor(bits[j], i, true, context);
+      const kept = (i: number) => lane(v, i) * dropFactor(bits[j], i, transposed, context);
       to[j] = vec4(kept(0), kept(1), kept(2), kept(3));
     }
 }
 
 export const WARP = {
   ...DROP,
-  ...{ storeRow, dropPieces, drawPieces, dropDrawn },
+  ...{ storeRow, dropPieces },
   copyTile,
   multiply,
   multiplyRows,

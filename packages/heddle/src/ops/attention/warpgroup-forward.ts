@@ -143,7 +143,7 @@ function attend(given: Given, tiles: Tiles, group: number, context: Context): vo
       if (isLate || (n + 1) * across > keys) maskScores(scores, row, n * across + 2 * (laneId % 4), context);
       toPowers(scores, most, totals, factors, context);
       if (results.output) {
-        drawPieces(kept, given, before, row - idiv(laneId, 4), n * across, false, context);
+        drawPieces(kept, across, given, before, row - idiv(laneId, 4), n * across, false, context);
         dropPieces(scores, kept, false, context);
       }
     };

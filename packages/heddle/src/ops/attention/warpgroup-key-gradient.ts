@@ -258,7 +258,7 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
         scores[i] = exp2Normal(fma(scores[i], scale2, -lane(pair, 0)));
         scores[i + 1] = exp2Normal(fma(scores[i + 1], scale2, -lane(pair, 1)));
       }
-      drawPieces(kept, given, before, row - idiv(laneId, 4), query, true, context);
+      drawPieces(kept, across, given, before, row - idiv(laneId, 4), query, true, context);
       if (work.drops) toKeptOperand(weights, scores, kept, context);
       else toOperand(weights, scores, across, context);
       // A wait for the copy engine keeps the compiler from waiting for the products before it makes the powers.

@@ -130,7 +130,7 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
         scores[i] = exp2Normal(fma(scores[i], scale2, -logs[idiv(i, 2) % 2]));
       // A wait for the copy engine keeps the compiler from waiting for the products before it makes the powers.
       if (n + 1 < own) waitTile(n + 1);
-      drawPieces(kept, given, before, row - idiv(laneId, 4), n * across, false, context);
+      drawPieces(kept, across, given, before, row - idiv(laneId, 4), n * across, false, context);
       waitWgmma(products, 0);
       dropPieces(products, kept, false, context);
       toSlopes(products, scores, means, context);

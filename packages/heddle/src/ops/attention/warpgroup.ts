@@ -4,7 +4,7 @@
  */
 import { type BufferSchema, tensorMap } from '../../kernel/ir/types.js';
 import { asCast, type Cast, type Memory } from '../../kernel/language/language.js';
-import { DROP, type DropContext, type DropSources, type DropWork, dropWork } from './dropout.js';
+import { DROP, type DropContext, type DropWork, dropWork } from './dropout.js';
 import type { AttentionProblem, RowsLayout } from './problem.js';
 
 /** How the work is cut. */
@@ -149,9 +149,6 @@ export interface GroupContext extends DropContext {
   readonly startColumns: typeof startColumns;
   readonly maskScores: typeof maskScores;
   readonly toOperand: typeof toOperand;
-  readonly drawKept: typeof DROP.drawKept;
-  readonly dropFactor: typeof DROP.dropFactor;
-  readonly drawPieces: typeof drawPieces;
   readonly dropPieces: typeof dropPieces;
 }
 
@@ -257,26 +254,7 @@ function toOperand(words: Memory, sums: Memory, count: number, context: GroupCon
       words[k][j] = bitcast(u32, work.cast(vec2(sums[8 * k + 2 * j], sums[8 * k + 2 * j + 1])));
 }
 
-/**
- * Which weights are kept of the 16 rows of a warp and the columns of a tile, as bits for each piece of 8 columns.
- * @param before rows of scores before those of the head @param row of the warp's first, and `column` of the tile's
- */
-function drawPieces(
-  bits: Memory,
-  given: DropSources,
-  before: number,
-  row: number,
-  column: number,
-  transposed: boolean,
-  context: GroupContext,
-): void {
-  const { drawKept, idiv, work } = context;
-  if (work.drops)
-    for (let j = 0; j < idiv(work.across, 8); j++)
-      bits[j] = drawKept(given.counter, before, row, column + 8 * j, transposed, context);
-}
-
-/** Drops weights, or their gradients, that are not kept. */
+/** Drops weights, or their gradients, that are not kept, if some are to be dropped. @param bits of `drawPieces` */
 function dropPieces(sums: Memory, bits: Memory, transposed: boolean, context: GroupContext): void {
   const { dropFactor, idiv, work } = context;
   if (work.drops)
@@ -286,7 +264,6 @@ function dropPieces(sums: Memory, bits: Memory, transposed: boolean, context: Gr
 
 export const GROUP = {
   ...DROP,
-  drawPieces,
   dropPieces,
   groupOf,
   eachBlock,
