@@ -141,9 +141,9 @@ export function attend<D extends DTypeName>(
   value: AnyTensor,
   options: AttentionOptions = {},
 ): Attention<D> {
-  const { sources, arg, lead, ...conditions } = prepared(query, key, value, options);
+  const { sources, arg, lead, ...optional } = prepared(query, key, value, options);
   const [q, k, v] = sources.map(b.wide) as [GraphNode, GraphNode, GraphNode];
-  const weights = attentionWeights(q, k, conditions, arg);
+  const weights = attentionWeights(q, k, optional, arg);
   const output = b.cast(weightedValues(weights, v, arg.precision), sources[0].dtype);
   const shaped = (x: GraphNode): GraphNode => b.reshape(x, [...lead, ...x.shape.slice(-2)]);
   return { output: new Tensor(shaped(output)), weights: new Tensor(shaped(weights)) };

@@ -110,16 +110,8 @@ export function keyGradientInTurn(): GridKernel {
   const rows = { offset: 0, batch: 8 * 512 * 128, head: 512 * 128, row: 128, column: 1 };
   const problem = {
     ...{ dtype: bf16, batch: 2, heads: 8, keyHeads: 8, queries: 512, keys: 512, width: 128 },
-    ...{
-      isCausal: true,
-      scale: 0.1,
-      mask: undefined,
-      dropout: undefined,
-      q: rows,
-      k: rows,
-      v: rows,
-      g: rows,
-    },
+    ...{ isCausal: true, scale: 0.1, mask: undefined, dropout: undefined },
+    ...{ q: rows, k: rows, v: rows, g: rows },
   };
   const tile = { groups: 2, across: 64, stages: 4, inTurn: true } as const;
   return keyValueGradientGroups(problem, tile, H200.units, { toK: rows, toV: rows });
@@ -146,6 +138,7 @@ export const generatedKernels = (target: Target): KernelIr[] => [
   ...ofPrograms(target),
   ...ofLayers(target),
   ...ofSequences(target),
+  ...attentionKernels(target, 64, { isMasked: true }).map(({ ir }) => ir),
   ...attentionKernels(target, 64, { isMasked: true, dropout: 0.1 }).map(({ ir }) => ir),
   ...attentionKernels(target, 128).map(({ ir }) => ir),
 ];

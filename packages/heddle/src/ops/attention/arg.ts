@@ -14,14 +14,14 @@ export interface AttentionArg {
 }
 
 /** The sources that are not always there. */
-export interface Conditions<T> {
+export interface OptionalSources<T> {
   readonly mask: T | undefined;
   /** Of the generator that dropout draws from. */
   readonly counter: T | undefined;
 }
 
 /** They are the last ones, in this order. */
-export function conditionsOf<T>(last: readonly T[], { dropout }: AttentionArg): Conditions<T> {
+export function optionalSources<T>(last: readonly T[], { dropout }: AttentionArg): OptionalSources<T> {
   const hasMask = last.length > (dropout ? 1 : 0);
   return { mask: hasMask ? last[0] : undefined, counter: dropout && last.at(-1) };
 }

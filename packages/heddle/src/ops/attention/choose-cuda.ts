@@ -4,7 +4,7 @@ import type { KernelChoice, KernelIo, StageArgument, Variant } from '../../graph
 import type { GraphNode, TensorType } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { gridStage } from '../stage.js';
-import { type AttentionArg, conditionsOf } from './arg.js';
+import { type AttentionArg, optionalSources } from './arg.js';
 import { attentionWarps, type ForwardResults } from './cuda-forward.js';
 import { keyValueGradientWarps, queryGradientWarps } from './cuda-gradients.js';
 import { drawnBlocks } from './dropout.js';
@@ -24,7 +24,7 @@ function fits(
   [q, k, v, ...last]: readonly TensorType[],
   arg: AttentionArg,
 ): boolean {
-  const { mask } = conditionsOf(last, arg);
+  const { mask } = optionalSources(last, arg);
   return (
     model === 'threads' &&
     capability >= MMA &&
@@ -136,7 +136,7 @@ function forwardVariants(
   outs: readonly StageArgument[],
 ): Variant[] {
   const p = attentionProblem(io, arg);
-  const sources = [...io.inputs.map((_, input) => ({ input })), ...outs];
+  const sources = [...inputs(...io.inputs.keys()), ...outs];
   const tile = { ...tileOf(p.width), across: 64 };
   const warps = {
     name: warpsName(tile),

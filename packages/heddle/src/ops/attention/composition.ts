@@ -6,7 +6,7 @@ import * as b from '../../graph/build.js';
 import type { GraphNode } from '../../graph/node.js';
 import { matmul } from '../matmul/op.js';
 import { softmax } from '../softmax/op.js';
-import type { AttentionArg, Conditions } from './arg.js';
+import type { AttentionArg, OptionalSources } from './arg.js';
 import { dropped } from './dropout.js';
 
 /** Stands for −Infinity: a row that may attend to nothing then has weights instead of NaN, which are cleared. */
@@ -74,7 +74,7 @@ const kept = (x: GraphNode, counter: GraphNode | undefined, { dropout }: Attenti
 export function attentionWeights(
   q: GraphNode,
   k: GraphNode,
-  { mask, counter }: Conditions<GraphNode>,
+  { mask, counter }: OptionalSources<GraphNode>,
   arg: AttentionArg,
 ): GraphNode {
   const { softmax, allowed, isCleared } = weighted(q, k, mask, arg);
@@ -113,7 +113,7 @@ export interface Gradients {
 export function attentionGradients(
   g: GraphNode,
   [q, k, v]: readonly [GraphNode, GraphNode, GraphNode],
-  { mask, counter }: Conditions<GraphNode>,
+  { mask, counter }: OptionalSources<GraphNode>,
   arg: AttentionArg,
 ): Gradients {
   const { precision, scale } = arg;

@@ -18,7 +18,7 @@ import { f32 } from '../../core/dtype.js';
 import * as b from '../../graph/build.js';
 import type { FusedOp, KernelChoice } from '../../graph/fused-op.js';
 import type { GraphNode, TensorType } from '../../graph/node.js';
-import { type AttentionArg, conditionsOf } from './arg.js';
+import { type AttentionArg, optionalSources } from './arg.js';
 import {
   attentionGradients,
   attentionWeights,
@@ -40,7 +40,7 @@ export const attentionOp: FusedOp<AttentionArg> = {
   compose: ([q, k, v, ...last], arg) =>
     b.widened(
       (q, k, v) => {
-        const weights = attentionWeights(q!, k!, conditionsOf(last, arg), arg);
+        const weights = attentionWeights(q!, k!, optionalSources(last, arg), arg);
         return headsInside(weightedValues(weights, v!, arg.precision));
       },
       q!,
@@ -64,7 +64,8 @@ export const attentionOp: FusedOp<AttentionArg> = {
 export const attentionLogSumExpOp: FusedOp<AttentionArg> = {
   name: 'attentionLogSumExp',
   infer: ([q]) => ({ shape: q!.shape.slice(0, 3), dtype: q!.dtype.name === 'f64' ? q!.dtype : f32 }),
-  compose: ([q, k, , ...last], arg) => logSumExp2(b.wide(q!), b.wide(k!), conditionsOf(last, arg).mask, arg),
+  compose: ([q, k, , ...last], arg) =>
+    logSumExp2(b.wide(q!), b.wide(k!), optionalSources(last, arg).mask, arg),
   kernels: [logSumExpChoice],
 };
 
@@ -98,7 +99,7 @@ const gradientOp = (
   compose: ([g, q, k, v, , , ...last], arg) =>
     b.widened(
       (g, q, k, v) =>
-        headsInside(attentionGradients(headsInside(g!), [q!, k!, v!], conditionsOf(last, arg), arg)[of]),
+        headsInside(attentionGradients(headsInside(g!), [q!, k!, v!], optionalSources(last, arg), arg)[of]),
       g!,
       q!,
       k!,

@@ -1,7 +1,7 @@
 /** What the kernels of attention are given. */
 import type { DType } from '../../core/dtype.js';
 import type { KernelIo, View } from '../../graph/fused-op.js';
-import { type AttentionArg, conditionsOf } from './arg.js';
+import { type AttentionArg, optionalSources } from './arg.js';
 import type { DropoutProblem } from './dropout.js';
 
 /** A source of four dimensions as it lies, in elements. */
@@ -64,7 +64,7 @@ function problemOf(
   arg: AttentionArg,
 ): AttentionProblem {
   const { isCausal, scale, dropout } = arg;
-  const { mask, counter } = conditionsOf(last, arg);
+  const { mask, counter } = optionalSources(last, arg);
   const [batch, heads, queries, width] = q.shape as readonly [number, number, number, number];
   return {
     ...{ dtype: q.dtype, batch, heads, queries, width, isCausal, scale },
