@@ -111,22 +111,24 @@ def layers(modes):
 
 
 def attention(modes):
-    """Causal, in bf16, by the fastest of the backends."""
+    """Causal, in bf16, with dropout and without, by the fastest of the backends."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
     for b, h, t, d in ((8, 12, 1024, 64), (4, 16, 2048, 64), (4, 16, 2048, 128), (1, 16, 8192, 128), (32, 4, 128, 64)):
         q, k, v = (torch.randn(b, t, h, d, device='cuda', dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
         size = f'{b}x{h}x{t}x{d} bf16'
-        fn = lambda: F.scaled_dot_product_attention(*(x.transpose(1, 2) for x in (q, k, v)), is_causal=True).transpose(1, 2)
-        for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION):
-            print(size, backend.name, file=sys.stderr)
-            tag = '-' + backend.name.split('_')[0].lower()
-            with sdpa_kernel(backend):
-                for mode in modes[:2]:
-                    def forward():
-                        with torch.no_grad():
-                            return fn()
-                    measure(f'attention causal {size}', mode + tag, lambda: forward)
-                grads(f'attention causal, gradients {size}', [m + tag for m in modes[:2]], fn, (q, k, v))
+        for dropout in (0.0, 0.1):
+            name = 'attention causal' + (f', dropout {dropout}' if dropout else '')
+            fn = lambda: F.scaled_dot_product_attention(*(x.transpose(1, 2) for x in (q, k, v)), is_causal=True, dropout_p=dropout).transpose(1, 2)
+            for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION):
+                print(name, size, backend.name, file=sys.stderr)
+                tag = '-' + backend.name.split('_')[0].lower()
+                with sdpa_kernel(backend):
+                    for mode in modes[:2]:
+                        def forward():
+                            with torch.no_grad():
+                                return fn()
+                        measure(f'{name} {size}', mode + tag, lambda: forward)
+                    grads(f'{name}, gradients {size}', [m + tag for m in modes[:2]], fn, (q, k, v))
 
 
 def losses(modes):
