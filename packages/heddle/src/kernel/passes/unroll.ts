@@ -6,6 +6,11 @@ import { copyOf, jumps, rewriteStatements } from '../ir/walk.js';
 const MOST_ITERATIONS = 16;
 /** The CUDA compiler is not asked to unroll more: it would take long, and gain little. */
 const MOST_FOR_CUDA = 128;
+/**
+ * Nor a loop that would grow beyond so many nodes, about 100 KB of code: it would run slower, since a multiprocessor keeps no more
+ * at hand.
+ */
+const MOST_NODES_FOR_CUDA = 50_000;
 /** Code that would grow beyond this many nodes stays a loop. */
 const MOST_NODES = 4096;
 
@@ -13,10 +18,12 @@ export function unroll(ir: KernelIr): KernelIr {
   return { ...ir, body: unrollIn(ir.body) };
 }
 
-/** Loops that the CUDA compiler is asked to unroll, without the long ones. */
+/** Loops that the CUDA compiler is asked to unroll, without the long ones: inner loops first. */
 export function limitUnrolling(ir: KernelIr): KernelIr {
   const rule = (s: Statement): Statement | undefined =>
-    s.op === 'for' && s.arg.unroll === true && roundsOf(s) > MOST_FOR_CUDA
+    s.op === 'for' &&
+    s.arg.unroll === true &&
+    (roundsOf(s) > MOST_FOR_CUDA || unrolledSize(s) > MOST_NODES_FOR_CUDA)
       ? { ...s, arg: { ...s.arg, unroll: false } }
       : undefined;
   const body = rewriteStatements(ir.body, rule);
@@ -79,4 +86,11 @@ function sizeOf(node: Node): number {
     sizes.set(node, size);
   }
   return size;
+}
+
+/** The same, but what is in loops that the CUDA compiler is asked to unroll counts each time that these go round. */
+function unrolledSize(node: Node): number {
+  if (node.type.kind !== 'none') return sizeOf(node);
+  const once = (node.src as readonly Node[]).reduce((sum, s) => sum + unrolledSize(s), 1);
+  return node.op === 'for' && node.arg.unroll === true ? roundsOf(node) * once : once;
 }

@@ -72,9 +72,9 @@ export function attentionWarps(p: AttentionProblem, tile: WarpTile, results: For
       ...(results.logSumExp && { logSumExp: buffer(f32) }),
     } as Record<'q' | 'k' | 'v' | 'mask' | 'counter' | 'output' | 'logSumExp', ReturnType<typeof buffer>>,
     (given, context) => {
-      const { barrier, blockIdx, commitCopies, f32, i32, idiv, laneId, local, local4, select } = context;
+      const { barrier, blockIdx, commitCopies, f32, idiv, laneId, local, local4, select } = context;
       const { shared, shuffleXor, u32, vec4, waitCopies, warpId } = context;
-      const { clear, copyTile, drawPieces, dropPieces, multiplyColumns, multiplyRows, readRows } = context;
+      const { clear, copyTile, markDropped, multiplyColumns, multiplyRows, readRows } = context;
       const { softmaxStep, storeRow, toOperand, toScores } = context;
       const { down, results, work } = context;
       const { batch, heads, isCausal, keys, queries, rows, sharing, tile, width } = work;
@@ -89,7 +89,6 @@ export function attentionWarps(p: AttentionProblem, tile: WarpTile, results: For
       const most = local(f32, 2);
       const totals = local(f32, 2);
       const factors = local(f32, 4);
-      const kept = local(i32, work.drops ? idiv(across, 8) : 1);
 
       const b = blockIdx.x % batch;
       const h = idiv(blockIdx.x, batch) % heads;
@@ -100,7 +99,7 @@ export function attentionWarps(p: AttentionProblem, tile: WarpTile, results: For
       const atV = work.v.offset + b * work.v.batch + shares * work.v.head;
       const maskAt = work.mask.offset + b * work.mask.batch + h * work.mask.head;
       const mask = work.hasMask ? given.mask : given.q;
-      const before = (b * heads + h) * queries;
+      const head = b * heads + h;
       const end = isCausal ? Math.min(keys, first + rows) : keys;
       const tiles = idiv(end + across - 1, across);
       const row = first + 16 * warpId + idiv(laneId, 4);
@@ -134,9 +133,8 @@ export function attentionWarps(p: AttentionProblem, tile: WarpTile, results: For
         else toScores(scores, across, row, column, maskAt, false, false, mask, context);
         softmaxStep(scores, across, most, totals, factors, context);
         if (results.output) {
-          drawPieces(kept, across, given, before, first + 16 * warpId, n * across, false, context);
-          dropPieces(scores, scores, across, kept, false, context);
-          toOperand(weights, scores, across, context);
+          markDropped(scores, across, given, head, first + 16 * warpId, n * across, false, context);
+          toOperand(weights, scores, across, true, context);
           for (let j = 0; j < idiv(width, 8); j++)
             sums[j] = sums[j] * vec4(factors[0], factors[0], factors[1], factors[1]);
           multiplyColumns(sums, weights, vs, stage, across, context);
@@ -153,10 +151,14 @@ export function attentionWarps(p: AttentionProblem, tile: WarpTile, results: For
         if (query < queries) {
           if (results.output) {
             const at = ((b * queries + query) * heads + h) * width;
-            storeRow(given.output, at, sums, half, select(isClosed, 0, 1 / total), context);
+            storeRow(given.output, at, sums, half, select(isClosed, 0, work.drop.factor / total), context);
           }
           if (results.logSumExp && laneId % 4 === 0)
-            given.logSumExp[before + query] = select(isClosed, Infinity, most[half] + Math.log2(total));
+            given.logSumExp[head * queries + query] = select(
+              isClosed,
+              Infinity,
+              most[half] + Math.log2(total),
+            );
         }
       }
     },

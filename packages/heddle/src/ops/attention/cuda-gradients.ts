@@ -42,10 +42,10 @@ export function queryGradientWarps(p: GradientProblem, tile: WarpTile, toQ: Rows
       toQ: buffer(p.dtype),
     } as Params,
     (given, context) => {
-      const { barrier, blockIdx, commitCopies, exp2, f32, i32, idiv, lane, laneId, local } = context;
+      const { barrier, blockIdx, commitCopies, exp2, f32, idiv, lane, laneId, local } = context;
       const { local4, shared, u32, vec4, waitCopies, warpId } = context;
-      const { clear, copyTile, drawPieces, dropPieces, multiplyColumns, multiplyRows, readRows } = context;
-      const { down, storeRow, toOperand, toQ, toScores, work } = context;
+      const { clear, copyTile, markDropped, multiplyColumns, multiplyRows, readRows } = context;
+      const { down, slope, storeRow, toOperand, toQ, toScores, work } = context;
       const { batch, heads, isCausal, keys, queries, rows, sharing, tile, width } = work;
       const { across, stages } = tile;
       const qs = shared(work.element, 1, rows, work.pitch);
@@ -59,7 +59,6 @@ export function queryGradientWarps(p: GradientProblem, tile: WarpTile, toQ: Rows
       const sums = local4(f32, idiv(width, 8));
       const logs = local(f32, 2);
       const means = local(f32, 2);
-      const kept = local(i32, work.drops ? idiv(across, 8) : 1);
 
       const b = blockIdx.x % batch;
       const h = idiv(blockIdx.x, batch) % heads;
@@ -71,7 +70,7 @@ export function queryGradientWarps(p: GradientProblem, tile: WarpTile, toQ: Rows
       const atV = work.v.offset + b * work.v.batch + shares * work.v.head;
       const maskAt = work.mask.offset + b * work.mask.batch + h * work.mask.head;
       const mask = work.hasMask ? given.mask : given.q;
-      const before = (b * heads + h) * queries;
+      const head = b * heads + h;
       const end = isCausal ? Math.min(keys, first + rows) : keys;
       const tiles = idiv(end + across - 1, across);
       const row = first + 16 * warpId + idiv(laneId, 4);
@@ -88,8 +87,8 @@ export function queryGradientWarps(p: GradientProblem, tile: WarpTile, toQ: Rows
       clear(sums, idiv(width, 8), context);
       for (let half = 0; half < 2; half++) {
         const query = Math.min(row + 8 * half, queries - 1);
-        logs[half] = given.logSumExp[before + query];
-        means[half] = given.mean[(b * queries + query) * heads + h];
+        logs[half] = given.logSumExp[head * queries + query];
+        means[half] = given.mean[(b * queries + query) * heads + h] * work.drop.share;
       }
       for (let n = 0; n < tiles; n++) {
         if (n + 1 < tiles) copy(n + 1);
@@ -108,15 +107,19 @@ export function queryGradientWarps(p: GradientProblem, tile: WarpTile, toQ: Rows
         clear(products, idiv(across, 8), context);
         readRows(own, gs, 0, 16 * warpId, context);
         multiplyRows(products, own, vs, stage, across, context);
-        drawPieces(kept, across, given, before, first + 16 * warpId, n * across, false, context);
-        dropPieces(products, products, across, kept, false, context);
         for (let j = 0; j < idiv(across, 8); j++) {
           const s = scores[j];
-          const d = products[j];
-          const slope = (i: number) => exp2(lane(s, i) - logs[idiv(i, 2)]) * (lane(d, i) - means[idiv(i, 2)]);
-          scores[j] = vec4(slope(0), slope(1), slope(2), slope(3));
+          const power = (i: number) => exp2(lane(s, i) - logs[idiv(i, 2)]);
+          scores[j] = vec4(power(0), power(1), power(2), power(3));
         }
-        toOperand(toWeights, scores, across, context);
+        markDropped(scores, across, given, head, first + 16 * warpId, n * across, false, context);
+        for (let j = 0; j < idiv(across, 8); j++) {
+          const p = scores[j];
+          const d = products[j];
+          const toScore = (i: number) => slope(lane(p, i), lane(d, i), means[idiv(i, 2)], context);
+          scores[j] = vec4(toScore(0), toScore(1), toScore(2), toScore(3));
+        }
+        toOperand(toWeights, scores, across, false, context);
         multiplyColumns(sums, toWeights, ks, stage, across, context);
         barrier();
       }
@@ -125,7 +128,7 @@ export function queryGradientWarps(p: GradientProblem, tile: WarpTile, toQ: Rows
         const query = row + 8 * half;
         if (query < queries) {
           const at = toQ.offset + b * toQ.batch + query * toQ.row + h * toQ.head;
-          storeRow(given.toQ, at, sums, half, work.scale, context);
+          storeRow(given.toQ, at, sums, half, work.scale * work.drop.factor, context);
         }
       }
     },
@@ -169,10 +172,10 @@ export function keyValueGradientWarps(
       ...(results.toV && { toV: buffer(p.dtype) }),
     } as Params,
     (given, context) => {
-      const { barrier, blockIdx, commitCopies, copyAsync, exp2, f32, i32, idiv, lane, laneId } = context;
-      const { local, local4, shared, threadIdx, u32, vec4, waitCopies, warpId } = context;
-      const { clear, copyTile, drawPieces, dropPieces, multiplyColumns, multiplyRows, readRows } = context;
-      const { results, storeRow, toOperand, toScores, wanted, work } = context;
+      const { barrier, blockIdx, commitCopies, copyAsync, exp2, f32, idiv, lane, laneId } = context;
+      const { local4, shared, threadIdx, u32, vec4, waitCopies, warpId } = context;
+      const { clear, copyTile, markDropped, multiplyColumns, multiplyRows, readRows } = context;
+      const { results, slope, storeRow, toOperand, toScores, wanted, work } = context;
       const { batch, heads, isCausal, keyHeads, keys, queries, rows, sharing, tile, width } = work;
       const { across, stages } = tile;
       const ks = shared(work.element, 1, rows, work.pitch);
@@ -187,7 +190,6 @@ export function keyValueGradientWarps(
       const weights = local4(u32, idiv(across, 16));
       const sumsK = local4(f32, idiv(width, 8));
       const sumsV = local4(f32, idiv(width, 8));
-      const kept = local(i32, work.drops ? idiv(across, 8) : 1);
 
       const b = blockIdx.x % batch;
       const h = idiv(blockIdx.x, batch) % keyHeads;
@@ -244,26 +246,23 @@ export function keyValueGradientWarps(
           const power = (i: number) => exp2(lane(s, i) - logs[stage][8 * j + 2 * (laneId % 4) + (i % 2)]);
           scores[j] = vec4(power(0), power(1), power(2), power(3));
         }
-        const before = (b * heads + head) * queries;
-        drawPieces(kept, across, given, before, first + 16 * warpId, at, true, context);
+        markDropped(scores, across, given, b * heads + head, first + 16 * warpId, at, true, context);
         if (wanted.toV) {
-          dropPieces(products, scores, across, kept, true, context);
-          toOperand(weights, work.drops ? products : scores, across, context);
+          toOperand(weights, scores, across, true, context);
           multiplyColumns(sumsV, weights, gs, stage, across, context);
         }
         if (wanted.toK) {
           clear(products, idiv(across, 8), context);
           readRows(own, vs, 0, 16 * warpId, context);
           multiplyRows(products, own, gs, stage, across, context);
-          dropPieces(products, products, across, kept, true, context);
           for (let j = 0; j < idiv(across, 8); j++) {
             const p = scores[j];
             const d = products[j];
-            const slope = (i: number) =>
-              lane(p, i) * (lane(d, i) - means[stage][8 * j + 2 * (laneId % 4) + (i % 2)]);
-            scores[j] = vec4(slope(0), slope(1), slope(2), slope(3));
+            const mean = (i: number) => means[stage][8 * j + 2 * (laneId % 4) + i] * work.drop.share;
+            const toScore = (i: number) => slope(lane(p, i), lane(d, i), mean(i % 2), context);
+            scores[j] = vec4(toScore(0), toScore(1), toScore(2), toScore(3));
           }
-          toOperand(weights, scores, across, context);
+          toOperand(weights, scores, across, false, context);
           multiplyColumns(sumsK, weights, qs, stage, across, context);
         }
         barrier();
@@ -273,8 +272,9 @@ export function keyValueGradientWarps(
         const key = row + 8 * half;
         if (key < keys) {
           const placeIn = (to: RowsLayout) => to.offset + b * to.batch + key * to.row + h * to.head;
-          if (wanted.toV) storeRow(given.toV, placeIn(results.toV), sumsV, half, 1, context);
-          if (wanted.toK) storeRow(given.toK, placeIn(results.toK), sumsK, half, work.scale, context);
+          if (wanted.toV) storeRow(given.toV, placeIn(results.toV), sumsV, half, work.drop.factor, context);
+          if (wanted.toK)
+            storeRow(given.toK, placeIn(results.toK), sumsK, half, work.scale * work.drop.factor, context);
         }
       }
       waitCopies(0);

@@ -1,6 +1,6 @@
 /**
- * Dropout of attention's weights. Whether a weight is kept depends on its place alone: on a word of the generator, of which each
- * query has as many as there are keys, rounded up to whole blocks. So every kernel draws the same again, tile by tile.
+ * Dropout of attention's weights. Whether a weight is kept depends on its place alone: on 16 bits of a block of the generator. So
+ * every kernel draws the same again, piece by piece.
  */
 import type { PhiloxKey } from '../../core/philox.js';
 import { type Shape, sizeOf } from '../../core/shape.js';
@@ -9,38 +9,55 @@ import type { GraphNode } from '../../graph/node.js';
 import type { Intrinsics, Memory } from '../../kernel/language/language.js';
 import { philoxBlock } from '../philox.js';
 
-/** Each weight becomes 0 with probability `p`, the others are divided by 1 − p. */
+/** Each weight becomes 0 with probability `p`, a multiple of 2⁻¹⁶ or rounded to one; the others are divided by 1 − p. */
 export interface AttentionDropout {
   readonly p: number;
   /** Of the generator, whose next block is a source of the op: i64 of shape (1). */
   readonly seed: PhiloxKey;
 }
 
-/** Words of a block of Philox. */
-const WORDS = 4;
+/**
+ * Rows and columns of the pieces of weights that are drawn together. A block of random words decides on 8 weights of a piece, by
+ * 16 bits each: on those of two queries, 8 apart, and of two keys side by side and two more, 8 from these. They are what a lane of a
+ * warp has of the piece where products of tensor cores are queries by keys.
+ */
+const PIECE = 16;
+const BLOCKS = 32;
 
-const blocksOf = (keys: number): number => Math.ceil(keys / WORDS);
+const piecesOf = (length: number): number => Math.ceil(length / PIECE);
 
 /** Blocks that are drawn for weights (B, H, L, S). */
 export const drawnBlocks = (weights: Shape): number =>
-  sizeOf(weights.slice(0, -1)) * blocksOf(weights.at(-1)!);
+  sizeOf(weights.slice(0, -2)) * piecesOf(weights.at(-2)!) * piecesOf(weights.at(-1)!) * BLOCKS;
 
-/** Words below are those of weights that become 0. */
-const limitOf = (p: number): number => Math.min(Math.round(p * 2 ** 32), 2 ** 32 - 1);
+/** Values of 16 bits below are those of weights that become 0; they do if `p` is 1, whatever is drawn. */
+const limitOf = (p: number): number => Math.min(Math.round(p * 2 ** 16), 2 ** 16 - 1);
+
+/** What is left of the weights, 1 − p as it is drawn. */
+const shareOf = (p: number): number => (p === 1 ? 0 : 1 - limitOf(p) / 2 ** 16);
 
 /** Of the weights that are kept. */
-const factorOf = (p: number): number => (p === 1 ? 0 : 1 / (1 - p));
+const factorOf = (p: number): number => (p === 1 ? 0 : 1 / shareOf(p));
 
 /** Weights (B, H, L, S), or their gradients. */
 export function dropped(x: GraphNode, counter: GraphNode, { p, seed }: AttentionDropout): GraphNode {
-  const rows = x.shape.slice(0, -1);
-  const words = b.random([...rows, WORDS * blocksOf(x.shape.at(-1)!)], counter, seed);
+  const [batch, heads, queries, keys] = x.shape as readonly [number, number, number, number];
+  const [down, across] = [piecesOf(queries), piecesOf(keys)];
+  const lead = batch * heads;
+  // Query within 8 · two keys · which of these · which 8 queries; the halves of a word are which 8 keys.
+  const words = b.random([lead, down, across, 8, 4, 2, 2], counter, seed);
+  const both = b.expand(b.reshape(words, [...words.shape, 1]), [...words.shape, 2]);
+  const which = b.iota(both.shape, 7);
+  const isLow = b.map('eq', which, b.like(which, 0));
+  const halves = b.where(isLow, b.map('shl', both, b.like(both, 16)), both);
+  const inPlace = b.permute(halves, [0, 1, 6, 3, 2, 7, 4, 5]);
+  const all = b.reshape(inPlace, [batch, heads, PIECE * down, PIECE * across]);
   const own = b.slice(
-    words,
+    all,
     x.shape.map(() => 0),
     x.shape,
   );
-  const isKept = b.map('ge', own, b.like(own, limitOf(p)));
+  const isKept = b.map('ge', own, b.like(own, limitOf(p) * 2 ** 16));
   return b.where(isKept, b.mul(x, b.like(x, factorOf(p))), b.like(x, 0));
 }
 
@@ -54,18 +71,25 @@ export interface DropoutProblem extends AttentionDropout {
 export interface DropWork {
   /** The first of the counter's two words. */
   readonly at: number;
+  /** In the upper half of a word. */
   readonly limit: number;
+  readonly share: number;
   readonly factor: number;
   readonly key0: number;
   readonly key1: number;
-  /** Of a query. */
-  readonly blocks: number;
+  /** Pieces of weights, along queries and along keys. */
+  readonly down: number;
+  readonly beside: number;
 }
 
-export function dropWork(problem: DropoutProblem | undefined, keys: number): DropWork {
+/** @param problem undefined where nothing is dropped */
+export function dropWork(problem: DropoutProblem | undefined, queries: number, keys: number): DropWork {
   const { p, seed, offset } = problem ?? { p: 0, seed: [0, 0], offset: 0 };
   const [key0, key1] = seed as PhiloxKey;
-  return { at: 2 * offset, limit: limitOf(p), factor: factorOf(p), key0, key1, blocks: blocksOf(keys) };
+  return {
+    ...{ at: 2 * offset, limit: limitOf(p) * 2 ** 16, share: shareOf(p), factor: factorOf(p), key0, key1 },
+    ...{ down: piecesOf(queries), beside: piecesOf(keys) },
+  };
 }
 
 /** The words of the counter, where there is dropout. */
@@ -76,35 +100,37 @@ export interface DropSources {
 /** What a device function takes from the context. */
 export interface DropContext extends Intrinsics {
   readonly work: { readonly drops: boolean; readonly drop: DropWork };
-  readonly drawKept: typeof drawKept;
-  readonly drawPieces: typeof drawPieces;
-  readonly dropFactor: typeof dropFactor;
+  readonly drawPiece: typeof drawPiece;
+  readonly markedWeight: typeof markedWeight;
+  readonly keptWeight: typeof keptWeight;
+  readonly slope: typeof slope;
   readonly philoxBlock: typeof philoxBlock;
 }
 
 /**
- * A bit for each of the four weights that a lane has of a piece of 16 rows and 8 columns, set where it is kept; `dropFactor` reads
- * them. Lanes that share blocks draw one each, and show each other what they drew.
- * @param counter the number of the generator's next block, in two words
- * @param before rows of scores before those of the head
- * @param row of the piece, a multiple of 16, and `column` likewise, of 8
+ * Draws for the 8 weights that a lane has of a piece; `markedWeight` reads the four words.
+ *
+ * Where rows are keys, the queries of a lane are of two blocks, of which the lane of the next key needs the other halves: each draws
+ * one of them, and they show each other what they drew.
+ * @param head of all batches
+ * @param row of the piece, and `column` likewise
  * @param transposed whether rows are keys
  */
-function drawKept(
+function drawPiece(
   counter: Memory,
-  before: number,
+  head: number,
   row: number,
   column: number,
   transposed: boolean,
   context: DropContext,
 ): number {
-  const { idiv, lane, laneId, philoxBlock, select, shuffleXor, u32, work } = context;
-  const { at, blocks, key0, key1, limit } = work.drop;
-  // Which of the blocks that it shares with others a lane draws: those of 2 queries, or of 2 queries and twice 4 keys.
-  const own = transposed ? idiv(laneId, 4) % 4 : laneId % 2;
-  const query = transposed ? column + 2 * (laneId % 4) + (own % 2) : row + idiv(laneId, 4) + 8 * own;
-  const key = transposed ? row + 8 * idiv(own, 2) + 4 * idiv(laneId, 16) : column + 4 * (idiv(laneId, 2) % 2);
-  const block = u32((before + query) * blocks + idiv(key, 4));
+  const { idiv, lane, laneId, philoxBlock, select, shuffleXor, u32, vec4, work } = context;
+  const { at, beside, down, key0, key1 } = work.drop;
+  const isOdd = idiv(laneId, 4) % 2;
+  const query = transposed ? column : row;
+  const key = transposed ? row : column;
+  const within = transposed ? 4 * (2 * (laneId % 4) + isOdd) + idiv(laneId, 8) : laneId;
+  const block = u32(((head * down + idiv(query, 16)) * beside + idiv(key, 16)) * 32 + within);
   const first = counter[at] + block;
   const words = philoxBlock(
     first,
@@ -114,41 +140,52 @@ function drawKept(
     u32(key1),
     context,
   );
-  let bits = 0;
-  for (let i = 0; i < 4; i++) bits = bits | select(lane(words, i) >= u32(limit), 1 << (4 * own + i), 0);
-  if (transposed) {
-    bits = bits | shuffleXor(bits, 4);
-    bits = bits | shuffleXor(bits, 8);
-    return bits >> own;
-  }
-  return (bits | shuffleXor(bits, 1)) >> (2 * own);
+  if (!transposed) return words;
+  const near = select(isOdd === 1, lane(words, 2), lane(words, 0));
+  const far = select(isOdd === 1, lane(words, 3), lane(words, 1));
+  const otherNear = shuffleXor(select(isOdd === 1, lane(words, 0), lane(words, 2)), 4);
+  const otherFar = shuffleXor(select(isOdd === 1, lane(words, 1), lane(words, 3)), 4);
+  return vec4(
+    select(isOdd === 1, otherNear, near),
+    select(isOdd === 1, otherFar, far),
+    select(isOdd === 1, near, otherNear),
+    select(isOdd === 1, far, otherFar),
+  );
 }
 
 /**
- * Draws which weights of 16 rows are kept, if some are to be dropped: bits for each piece of so many columns.
- * @param row of the first piece, and `column` likewise; see `drawKept`
+ * A weight, negative if it is dropped; `keptWeight` and `slope` read it.
+ * @param words of the piece, by `drawPiece`
+ * @param i of the 8 weights that a lane has of it, those of the first 8 columns before the others
  */
-function drawPieces(
-  bits: Memory,
-  columns: number,
-  given: DropSources,
-  before: number,
-  row: number,
-  column: number,
+function markedWeight(
+  weight: number,
+  words: number,
+  i: number,
   transposed: boolean,
   context: DropContext,
-): void {
-  const { drawKept, idiv, work } = context;
-  if (work.drops)
-    for (let j = 0; j < idiv(columns, 8); j++)
-      bits[j] = drawKept(given.counter, before, row, column + 8 * j, transposed, context);
+): number {
+  const { idiv, lane, select, u32, work } = context;
+  // Of two rows, 8 apart, and of two sides, which of them are queries say which word it is, the others which half.
+  const word = lane(words, 2 * (i % 2) + (transposed ? idiv(i, 4) : idiv(i, 2) % 2));
+  const bits = word << u32(16 - 16 * (transposed ? idiv(i, 2) % 2 : idiv(i, 4)));
+  return select(bits >= u32(work.drop.limit), weight, -weight);
 }
 
-/** What weight `i` of the four is multiplied by, from the bits of `drawKept`. */
-function dropFactor(bits: number, i: number, transposed: boolean, context: DropContext): number {
-  const { idiv, select, work } = context;
-  const at = transposed ? 4 * i : 4 * idiv(i, 2) + (i % 2);
-  return select(((bits >> at) & 1) === 1, work.drop.factor, 0);
+/** What is left of a marked weight, but for the factor. */
+const keptWeight = (weight: number, { work }: DropContext): number =>
+  work.drops ? Math.max(weight, 0) : weight;
+
+/**
+ * The gradient of a score, but for the factor.
+ * @param weight marked
+ * @param toWeight the gradient of what is left of the weight
+ * @param mean of its row, times what is left of the weights
+ */
+function slope(weight: number, toWeight: number, mean: number, context: DropContext): number {
+  const { fma, keptWeight, work } = context;
+  if (work.drops) return fma(keptWeight(weight, context), toWeight, -(Math.abs(weight) * mean));
+  return weight * (toWeight - mean);
 }
 
-export const DROP = { drawKept, drawPieces, dropFactor, philoxBlock };
+export const DROP = { drawPiece, markedWeight, keptWeight, slope, philoxBlock };

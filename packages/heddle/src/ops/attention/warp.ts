@@ -9,7 +9,7 @@
 import { bool, type DType, u32 } from '../../core/dtype.js';
 import { type BufferSchema, buffer } from '../../kernel/ir/types.js';
 import { asCast, type Cast, type Memory } from '../../kernel/language/language.js';
-import { DROP, type DropContext, type DropWork, dropWork } from './dropout.js';
+import { DROP, type DropContext, type DropSources, type DropWork, dropWork } from './dropout.js';
 import type { AttentionProblem, GradientProblem, MaskLayout, RowsLayout } from './problem.js';
 
 /** Sizes of the tiles of a kernel. */
@@ -75,7 +75,7 @@ export interface WarpContext extends DropContext {
   readonly toOperand: typeof toOperand;
   readonly toScores: typeof toScores;
   readonly storeRow: typeof storeRow;
-  readonly dropPieces: typeof dropPieces;
+  readonly markDropped: typeof markDropped;
   readonly clear: typeof clear;
 }
 
@@ -118,7 +118,7 @@ export function warpWork(p: AttentionProblem & Partial<GradientProblem>, tile: W
     hasMask: p.mask !== undefined,
     isAdded: p.mask !== undefined && p.mask.dtype !== bool,
     drops: p.dropout !== undefined,
-    drop: dropWork(p.dropout, p.keys),
+    drop: dropWork(p.dropout, p.queries, p.keys),
     rows: 16 * tile.warps,
     threads: 32 * tile.warps,
   };
@@ -227,10 +227,14 @@ function multiplyColumns(
   }
 }
 
-/** Sums of so many columns, rounded, as a left operand along these. */
-function toOperand(as: Memory, sums: Memory, count: number, context: WarpContext): void {
-  const { bitcast, idiv, lane, u32, vec2, vec4, work } = context;
-  const pair = (v: number, i: number) => bitcast(u32, work.cast(vec2(lane(v, i), lane(v, i + 1))));
+/**
+ * Sums of so many columns, rounded, as a left operand along these.
+ * @param marked whether they are weights that `markDropped` has met
+ */
+function toOperand(as: Memory, sums: Memory, count: number, marked: boolean, context: WarpContext): void {
+  const { bitcast, idiv, keptWeight, lane, u32, vec2, vec4, work } = context;
+  const value = (v: number, i: number) => (marked ? keptWeight(lane(v, i), context) : lane(v, i));
+  const pair = (v: number, i: number) => bitcast(u32, work.cast(vec2(value(v, i), value(v, i + 1))));
   for (let k = 0; k < idiv(count, 16); k++) {
     const low = sums[2 * k];
     const high = sums[2 * k + 1];
@@ -303,27 +307,35 @@ function storeRow(
   }
 }
 
-/** Drops weights, or their gradients, that are not kept, if some are to be dropped. @param bits of `drawPieces` */
-function dropPieces(
-  to: Memory,
-  sums: Memory,
+/**
+ * Makes weights that are dropped negative, if some are to be dropped; see `markedWeight`.
+ * @param head of all batches @param row of the warp's first, and `column` likewise
+ */
+function markDropped(
+  weights: Memory,
   columns: number,
-  bits: Memory,
+  { counter }: DropSources,
+  head: number,
+  row: number,
+  column: number,
   transposed: boolean,
   context: WarpContext,
 ): void {
-  const { dropFactor, idiv, lane, vec4, work } = context;
+  const { drawPiece, idiv, lane, markedWeight, vec4, work } = context;
   if (work.drops)
-    for (let j = 0; j < idiv(columns, 8); j++) {
-      const v = sums[j];
-      const kept = (i: number) => lane(v, i) * dropFactor(bits[j], i, transposed, context);
-      to[j] = vec4(kept(0), kept(1), kept(2), kept(3));
+    for (let k = 0; k < idiv(columns, 16); k++) {
+      const words = drawPiece(counter, head, row, column + 16 * k, transposed, context);
+      const marked = (v: number, i: number) => markedWeight(lane(v, i % 4), words, i, transposed, context);
+      const low = weights[2 * k];
+      const high = weights[2 * k + 1];
+      weights[2 * k] = vec4(marked(low, 0), marked(low, 1), marked(low, 2), marked(low, 3));
+      weights[2 * k + 1] = vec4(marked(high, 4), marked(high, 5), marked(high, 6), marked(high, 7));
     }
 }
 
 export const WARP = {
   ...DROP,
-  ...{ storeRow, dropPieces },
+  ...{ storeRow, markDropped },
   copyTile,
   multiply,
   multiplyRows,

@@ -115,8 +115,8 @@ function produce(given: Given, tiles: Tiles, context: Context): void {
 /** A warpgroup: the output and the log-sum-exp of its 64 rows of each block. */
 function attend(given: Given, tiles: Tiles, group: number, context: Context): void {
   const { arrive, eachBlock, f32, fenceWgmma, idiv, laneId, local, threadIdx, u32, waitBarrier } = context;
-  const { finishRows, maskScores, startColumns, startRows, toOperand, toPowers, waitWgmma } = context;
-  const { drawPieces, dropPieces, i32, results, work, ROWS, THREADS } = context;
+  const { finishRows, maskScores, startColumns, startRows, toPowers, waitWgmma } = context;
+  const { markDropped, results, toOperand, work, ROWS, THREADS } = context;
   const { across, heads, isCausal, keys, queries, stages, width } = work;
   const { emptyK, emptyQ, emptyV, fullK, fullQ, fullV, ks, qs, vs } = tiles;
   const scores = local(f32, idiv(across, 2));
@@ -125,14 +125,13 @@ function attend(given: Given, tiles: Tiles, group: number, context: Context): vo
   const most = local(f32, 2);
   const totals = local(f32, 2);
   const factors = local(f32, 2);
-  const kept = local(i32, work.drops ? idiv(across, 8) : 1);
   const isFirstLane = threadIdx.x % 32 === 0;
   const inTile = group * ROWS + 16 * idiv(threadIdx.x % THREADS, 32) + idiv(laneId, 4);
   let taken = 0;
   let met = 0;
   eachBlock((at) => {
     const row = at.first + inTile;
-    const before = (at.batch * heads + at.head) * queries;
+    const head = at.batch * heads + at.head;
     const last = at.first + (group + 1) * ROWS;
     // Tiles that are too late for all rows of the warpgroup are let go, as are all of them beyond the last query.
     const needed = isCausal ? Math.min(at.tiles, idiv(last + across - 1, across)) : at.tiles;
@@ -142,10 +141,7 @@ function attend(given: Given, tiles: Tiles, group: number, context: Context): vo
       const isLate = isCausal && (n + 1) * across > at.first + group * ROWS + 1;
       if (isLate || (n + 1) * across > keys) maskScores(scores, row, n * across + 2 * (laneId % 4), context);
       toPowers(scores, most, totals, factors, context);
-      if (results.output) {
-        drawPieces(kept, across, given, before, row - idiv(laneId, 4), n * across, false, context);
-        dropPieces(scores, kept, false, context);
-      }
+      if (results.output) markDropped(scores, given, head, row - idiv(laneId, 4), n * across, false, context);
     };
     const waitValues = (n: number) => waitBarrier(fullV, (begin + n) % stages, idiv(begin + n, stages));
     const multiplyValues = (n: number) => startColumns(out, weights, vs, (begin + n) % stages, context);
@@ -165,7 +161,7 @@ function attend(given: Given, tiles: Tiles, group: number, context: Context): vo
       waitWgmma(scores, 0);
       if (isFirstLane) arrive(emptyK, begin % stages);
       toWeights(0);
-      toOperand(weights, scores, across, context);
+      toOperand(weights, scores, true, context);
       waitValues(0);
     }
     for (let n = 1; n < own; n++) {
@@ -182,7 +178,7 @@ function attend(given: Given, tiles: Tiles, group: number, context: Context): vo
       waitValues(n);
       freeValues(n - 1);
       for (let i = 0; i < idiv(width, 2); i++) out[i] = out[i] * factors[idiv(i, 2) % 2];
-      toOperand(weights, scores, across, context);
+      toOperand(weights, scores, true, context);
     }
     if (isFirstLane) arrive(emptyQ, group);
     if (own > 0) {
@@ -219,7 +215,7 @@ function finishRows(
     total = total + shuffleXor(total, 1);
     total = total + shuffleXor(total, 2);
     const query = row + 8 * half;
-    const share = 1 / total;
+    const share = work.drop.factor / total;
     if (query < queries) {
       if (results.output) {
         const to = ((at.batch * queries + query) * heads + at.head) * width + 2 * (laneId % 4);

@@ -37,7 +37,6 @@ interface Context extends GroupContext, GradientContext {
   readonly bringNumbers: typeof bringNumbers;
   readonly differentiate: typeof differentiate;
   readonly maskWeights: typeof maskWeights;
-  readonly toKeptOperand: typeof toKeptOperand;
   readonly storeRows: typeof storeRows;
 }
 
@@ -148,7 +147,7 @@ function bringNumbers(given: Given, tiles: Tiles, context: Context): void {
         const query = row + i;
         if (query < queries) {
           logs[s][i] = given.logSumExp[(at.batch * heads + head) * queries + query];
-          means[s][i] = given.mean[(at.batch * queries + query) * heads + head];
+          means[s][i] = given.mean[(at.batch * queries + query) * heads + head] * work.drop.share;
         } else {
           logs[s][i] = 0;
           means[s][i] = 0;
@@ -166,16 +165,6 @@ function maskWeights(scores: Memory, row: number, column: number, context: Conte
   for (let i = 0; i < idiv(work.across, 2); i++) {
     const query = column + 8 * idiv(i, 4) + (i % 2);
     if (query < row + 8 * (idiv(i, 2) % 2)) scores[i] = -Infinity;
-  }
-}
-
-/** As `toOperand`, 0 for weights that are dropped. */
-function toKeptOperand(words: Memory, weights: Memory, kept: Memory, context: Context): void {
-  const { bitcast, dropFactor, idiv, u32, vec2, work } = context;
-  for (let i = 0; i < idiv(work.across, 4); i++) {
-    const share = (n: number) =>
-      weights[2 * i + n] * dropFactor(kept[idiv(i, 2)], 2 * (i % 2) + n, true, context);
-    words[idiv(i, 4)][i % 4] = bitcast(u32, work.cast(vec2(share(0), share(1))));
   }
 }
 
@@ -210,8 +199,8 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
   const { lane, laneId, load2, local, threadIdx, u32, warpId } = context;
   const { maskWeights, startColumns, startRows, storeRows, tileAt, toOperand, waitBarrier, waitWgmma } =
     context;
-  const { drawPieces, dropPieces, i32, results, toKeptOperand, wanted, work, ROWS, THREADS } = context;
-  const { across, heads, isCausal, queries, scale, scale2, stages, width } = work;
+  const { markDropped, results, slope, wanted, work, ROWS, THREADS } = context;
+  const { across, heads, isCausal, scale, scale2, stages, width } = work;
   const { empty, emptyOwn, full, fullOwn, gs, ks, logs, means, qs, vs } = tiles;
   const scores = local(f32, idiv(across, 2));
   const products = local(f32, idiv(across, 2));
@@ -219,7 +208,6 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
   const slopes = local(u32, idiv(across, 16), 4);
   const sumsK = local(f32, idiv(width, 2));
   const sumsV = local(f32, idiv(width, 2));
-  const kept = local(i32, work.drops ? idiv(across, 8) : 1);
   const isFirstLane = threadIdx.x % 32 === 0;
   const inTile = group * ROWS + 16 * idiv(threadIdx.x % THREADS, 32) + idiv(laneId, 4);
   const column = 2 * (laneId % 4);
@@ -243,7 +231,6 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
     for (let n = 0; n < at.tiles; n++) {
       const s = (begin + n) % stages;
       const { head, row: query } = tileAt(n, at, context);
-      const before = (at.batch * heads + head) * queries;
       startRows(scores, ks, qs, s, group, context);
       if (!inTurn) startRows(products, vs, gs, s, group, context);
       // What was started before them is done, too: the tile before is free.
@@ -258,18 +245,16 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
         scores[i] = exp2Normal(fma(scores[i], scale2, -lane(pair, 0)));
         scores[i + 1] = exp2Normal(fma(scores[i + 1], scale2, -lane(pair, 1)));
       }
-      drawPieces(kept, across, given, before, row - idiv(laneId, 4), query, true, context);
-      if (work.drops) toKeptOperand(weights, scores, kept, context);
-      else toOperand(weights, scores, across, context);
+      markDropped(scores, given, at.batch * heads + head, row - idiv(laneId, 4), query, true, context);
+      toOperand(weights, scores, true, context);
       // A wait for the copy engine keeps the compiler from waiting for the products before it makes the powers.
       if (n + 1 < at.tiles) waitTile(n + 1);
       waitWgmma(products, 0);
       if (wanted.toV) startColumns(sumsV, weights, gs, s, context);
       if (wanted.toK) {
-        dropPieces(products, kept, true, context);
         for (let i = 0; i < idiv(across, 2); i++)
-          products[i] = scores[i] * (products[i] - means[s][8 * idiv(i, 4) + column + (i % 2)]);
-        toOperand(slopes, products, across, context);
+          products[i] = slope(scores[i], products[i], means[s][8 * idiv(i, 4) + column + (i % 2)], context);
+        toOperand(slopes, products, false, context);
         startColumns(sumsK, slopes, qs, s, context);
       }
     }
@@ -277,8 +262,8 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
     waitWgmma(sumsV, 0);
     if (isFirstLane) arrive(emptyOwn, 0);
     if (at.tiles > 0) free((begin + at.tiles - 1) % stages);
-    if (wanted.toV) storeRows(given.toV, results.toV, sumsV, 1, row, at, context);
-    if (wanted.toK) storeRows(given.toK, results.toK, sumsK, scale, row, at, context);
+    if (wanted.toV) storeRows(given.toV, results.toV, sumsV, work.drop.factor, row, at, context);
+    if (wanted.toK) storeRows(given.toK, results.toK, sumsK, scale * work.drop.factor, row, at, context);
     taken += 1;
     met += at.tiles;
   }, context);
@@ -347,7 +332,7 @@ export function keyValueGradientGroups(
     },
     {
       ...GROUP,
-      ...{ eachKeys, tileAt, produce, bringNumbers, differentiate, maskWeights, toKeptOperand, storeRows },
+      ...{ eachKeys, tileAt, produce, bringNumbers, differentiate, maskWeights, storeRows },
       ...gradientContext(results),
       ...{ dtype: p.dtype, inTurn: tile.inTurn === true, work, ROWS, THREADS },
       registers: tile.inTurn ? IN_TURN : REGISTERS[tile.groups],

@@ -75,9 +75,9 @@ function produce(given: Given, tiles: Tiles, context: Context): void {
 
 /** The gradients of scores, from their weights and those of the weights; `means` of the thread's two rows. */
 function toSlopes(products: Memory, weights: Memory, means: Memory, context: Context): void {
-  const { idiv, work } = context;
+  const { idiv, slope, work } = context;
   for (let i = 0; i < idiv(work.across, 2); i++)
-    products[i] = weights[i] * (products[i] - means[idiv(i, 2) % 2]);
+    products[i] = slope(weights[i], products[i], means[idiv(i, 2) % 2], context);
 }
 
 /** A warpgroup: the gradient of its 64 rows of each block. */
@@ -86,7 +86,7 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
     context;
   const { maskScores, startColumns, startRows, toOperand, toSlopes, u32, vec2, waitBarrier, waitWgmma } =
     context;
-  const { drawPieces, dropPieces, i32, toQ, work, ROWS, THREADS } = context;
+  const { markDropped, toQ, work, ROWS, THREADS } = context;
   const { across, heads, isCausal, keys, queries, scale, scale2, stages, width } = work;
   const { empty, emptyOwn, full, fullOwn, gs, ks, qs, vs } = tiles;
   const scores = local(f32, idiv(across, 2));
@@ -95,22 +95,21 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
   const sums = local(f32, idiv(width, 2));
   const logs = local(f32, 2);
   const means = local(f32, 2);
-  const kept = local(i32, work.drops ? idiv(across, 8) : 1);
   const isFirstLane = threadIdx.x % 32 === 0;
   const inTile = group * ROWS + 16 * idiv(threadIdx.x % THREADS, 32) + idiv(laneId, 4);
   let taken = 0;
   let met = 0;
   eachBlock((at) => {
     const row = at.first + inTile;
-    const before = (at.batch * heads + at.head) * queries;
+    const head = at.batch * heads + at.head;
     const last = at.first + (group + 1) * ROWS;
     // Tiles that are too late for all rows of the warpgroup are let go.
     const own = isCausal ? Math.min(at.tiles, idiv(last + across - 1, across)) : at.tiles;
     const begin = met;
     for (let half = 0; half < 2; half++) {
       const query = Math.min(row + 8 * half, queries - 1);
-      logs[half] = given.logSumExp[before + query];
-      means[half] = given.mean[(at.batch * queries + query) * heads + at.head];
+      logs[half] = given.logSumExp[head * queries + query];
+      means[half] = given.mean[(at.batch * queries + query) * heads + at.head] * work.drop.share;
     }
     for (let i = 0; i < idiv(width, 2); i++) sums[i] = 0;
     const waitTile = (n: number) => waitBarrier(full, (begin + n) % stages, idiv(begin + n, stages));
@@ -130,11 +129,10 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
         scores[i] = exp2Normal(fma(scores[i], scale2, -logs[idiv(i, 2) % 2]));
       // A wait for the copy engine keeps the compiler from waiting for the products before it makes the powers.
       if (n + 1 < own) waitTile(n + 1);
-      drawPieces(kept, across, given, before, row - idiv(laneId, 4), n * across, false, context);
+      markDropped(scores, given, head, row - idiv(laneId, 4), n * across, false, context);
       waitWgmma(products, 0);
-      dropPieces(products, kept, false, context);
       toSlopes(products, scores, means, context);
-      toOperand(words, products, across, context);
+      toOperand(words, products, false, context);
       startColumns(sums, words, ks, s, context);
     }
     waitWgmma(sums, 0);
@@ -146,13 +144,14 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
       waitTile(n);
       if (isFirstLane) arrive(empty, (begin + n) % stages);
     }
+    const factor = scale * work.drop.factor;
     for (let half = 0; half < 2; half++) {
       const query = row + 8 * half;
       if (query < queries) {
         const first = toQ.offset + at.batch * toQ.batch + query * toQ.row + at.head * toQ.head;
         const to = first + 2 * (laneId % 4);
         for (let j = 0; j < idiv(width, 8); j++) {
-          const pair = vec2(sums[4 * j + 2 * half] * scale, sums[4 * j + 2 * half + 1] * scale);
+          const pair = vec2(sums[4 * j + 2 * half] * factor, sums[4 * j + 2 * half + 1] * factor);
           store2(given.toQ, to + 8 * j, work.cast(pair));
         }
       }

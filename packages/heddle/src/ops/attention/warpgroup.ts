@@ -4,7 +4,7 @@
  */
 import { type BufferSchema, tensorMap } from '../../kernel/ir/types.js';
 import { asCast, type Cast, type Memory } from '../../kernel/language/language.js';
-import { DROP, type DropContext, type DropWork, dropWork } from './dropout.js';
+import { DROP, type DropContext, type DropSources, type DropWork, dropWork } from './dropout.js';
 import type { AttentionProblem, RowsLayout } from './problem.js';
 
 /** How the work is cut. */
@@ -129,7 +129,7 @@ export function groupWork(
     scale: p.scale,
     scale2: p.scale * Math.LOG2E,
     drops: p.dropout !== undefined,
-    drop: dropWork(p.dropout, keys),
+    drop: dropWork(p.dropout, p.queries, keys),
     down: Math.ceil(length / rows),
     together: heads <= most ? heads : most - (most % quarter),
     ...{ q: repeats(q), k: repeats(k), v: repeats(v), g: repeats(g) },
@@ -149,7 +149,7 @@ export interface GroupContext extends DropContext {
   readonly startColumns: typeof startColumns;
   readonly maskScores: typeof maskScores;
   readonly toOperand: typeof toOperand;
-  readonly dropPieces: typeof dropPieces;
+  readonly markDropped: typeof markDropped;
 }
 
 /** The warpgroup of a thread. By the shuffle the compiler knows that all lanes of a warp have the same. */
@@ -246,25 +246,43 @@ function startColumns(sums: Memory, words: Memory, tile: Memory, stage: number, 
   commitWgmma();
 }
 
-/** Sums, rounded, as the left operand of a product along their columns. */
-function toOperand(words: Memory, sums: Memory, count: number, context: GroupContext): void {
-  const { bitcast, idiv, u32, vec2, work } = context;
-  for (let k = 0; k < idiv(count, 16); k++)
+/**
+ * Sums, rounded, as the left operand of a product along their columns.
+ * @param marked whether they are weights that `markDropped` has met
+ */
+function toOperand(words: Memory, sums: Memory, marked: boolean, context: GroupContext): void {
+  const { bitcast, idiv, keptWeight, u32, vec2, work } = context;
+  const value = (i: number) => (marked ? keptWeight(sums[i], context) : sums[i]);
+  for (let k = 0; k < idiv(work.across, 16); k++)
     for (let j = 0; j < 4; j++)
-      words[k][j] = bitcast(u32, work.cast(vec2(sums[8 * k + 2 * j], sums[8 * k + 2 * j + 1])));
+      words[k][j] = bitcast(u32, work.cast(vec2(value(8 * k + 2 * j), value(8 * k + 2 * j + 1))));
 }
 
-/** Drops weights, or their gradients, that are not kept, if some are to be dropped. @param bits of `drawPieces` */
-function dropPieces(sums: Memory, bits: Memory, transposed: boolean, context: GroupContext): void {
-  const { dropFactor, idiv, work } = context;
+/**
+ * Makes weights that are dropped negative, if some are to be dropped; see `markedWeight`.
+ * @param head of all batches @param row of the warp's first, and `column` likewise
+ */
+function markDropped(
+  weights: Memory,
+  { counter }: DropSources,
+  head: number,
+  row: number,
+  column: number,
+  transposed: boolean,
+  context: GroupContext,
+): void {
+  const { drawPiece, idiv, markedWeight, work } = context;
   if (work.drops)
-    for (let i = 0; i < idiv(work.across, 2); i++)
-      sums[i] = sums[i] * dropFactor(bits[idiv(i, 4)], i % 4, transposed, context);
+    for (let j = 0; j < idiv(work.across, 16); j++) {
+      const words = drawPiece(counter, head, row, column + 16 * j, transposed, context);
+      for (let i = 0; i < 8; i++)
+        weights[8 * j + i] = markedWeight(weights[8 * j + i], words, i, transposed, context);
+    }
 }
 
 export const GROUP = {
   ...DROP,
-  dropPieces,
+  markDropped,
   groupOf,
   eachBlock,
   eachTurn,
