@@ -24,7 +24,7 @@ export interface AttentionOptions extends MatmulOptions {
   readonly mask?: AnyTensor | undefined;
   /** Whether query i attends to keys 0 … i only, beside what `mask` says; default false. */
   readonly isCausal?: boolean;
-  /** The probability that a weight becomes 0, as in `dropout`; default 0. */
+  /** The probability that a weight becomes 0, as in `dropout`, rounded to a multiple of 2⁻¹⁶; default 0. */
   readonly dropout?: number;
   /** The factor of the products; default 1 / √E. */
   readonly scale?: number | undefined;

@@ -75,51 +75,42 @@ const suitsGroups = (p: AttentionProblem, { capability }: Target): boolean =>
 
 /**
  * The most promising first: as many warpgroups as there are registers for. Heads of 128 features need more of them for a
- * row; two warpgroups leave fewer rows idle at the end and on the diagonal. To draw what is dropped takes some, too.
+ * row; two warpgroups leave fewer rows idle at the end and on the diagonal.
  */
-function outputTiles({ dropout, width }: AttentionProblem): readonly GroupTile[] {
-  if (width > 64) return [{ groups: 2, across: 128, stages: 3 }];
-  return dropout
-    ? [
-        { groups: 2, across: 128, stages: 4 },
-        { groups: 3, across: 64, stages: 4 },
-      ]
+const outputTiles = (width: number): readonly GroupTile[] =>
+  width > 64
+    ? [{ groups: 2, across: 128, stages: 3 }]
     : [
         { groups: 3, across: 128, stages: 4 },
         { groups: 2, across: 128, stages: 4 },
       ];
-}
 
 /**
  * The most promising first: tiles as large as there are registers for. A row of a tile takes one and a quarter of a thread,
  * beside the sums, half of one for each feature of a gradient.
  */
-function queryTiles({ dropout, width }: AttentionProblem): readonly GroupTile[] {
-  if (width > 64)
-    return [
-      ...(dropout ? [] : [{ groups: 2, across: 96, stages: 3 } as const]),
-      { groups: 2, across: 64, stages: 4 },
-    ];
-  return [
-    { groups: 2, across: 128, stages: 4 },
-    { groups: 3, across: 64, stages: 4 },
-  ];
-}
+const queryTiles = (width: number): readonly GroupTile[] =>
+  width > 64
+    ? [
+        { groups: 2, across: 96, stages: 3 },
+        { groups: 2, across: 64, stages: 4 },
+      ]
+    : [
+        { groups: 2, across: 128, stages: 4 },
+        { groups: 3, across: 64, stages: 4 },
+      ];
 
 /**
- * Where all tiles are met, the compiler unrolls the producer's loop, which then has too few registers beside `inTurn`, and beside
- * dropout.
- *
- * Measured on an H200 (2026-11-26), causal attention of 128 features in bf16 with gradients: 2,126 µs become 1,900 to 1,996
- * with 64 queries for 16 heads of 8,192, 608 to 662 become 577 to 598 for 64 heads of 2,048. With dropout nothing is measured: these
- * are the tiles for which the compiler keeps everything in registers.
+ * The most promising first. Measured on an H200 (2026-11-28) for 4 × 16 heads of 2,048 with 128 features in bf16, in µs with 64
+ * queries in turn and with 48: causal 263 and 295, all keys 473 and 521, causal with dropout 336 and 350.
  */
-function keyTiles({ dropout, isCausal, width }: AttentionProblem): readonly GroupTile[] {
-  if (width <= 64) return [{ groups: 2, across: 64, stages: 4 }];
-  const [large, small] = [48, 32].map((across) => ({ groups: 2, across, stages: 4 }) as const);
-  if (dropout) return isCausal ? [large!, small!] : [small!];
-  return isCausal ? [{ groups: 2, across: 64, stages: 4, inTurn: true }, large!] : [large!];
-}
+const keyTiles = (width: number): readonly GroupTile[] =>
+  width > 64
+    ? [
+        { groups: 2, across: 64, stages: 4, inTurn: true },
+        { groups: 2, across: 48, stages: 4 },
+      ]
+    : [{ groups: 2, across: 64, stages: 4 }];
 
 /** `warps-64x32`: rows of a block, and of the tiles that they meet. */
 const warpsName = ({ warps, across }: WarpTile): string => `warps-${16 * warps}x${across}`;
@@ -143,7 +134,7 @@ function forwardVariants(
     plan: () => [gridStage(attentionWarps(p, tile, results), ...sources)],
   };
   if (!suitsGroups(p, io.target)) return [warps];
-  const groups = outputTiles(p).map((tile) => ({
+  const groups = outputTiles(p.width).map((tile) => ({
     name: groupsName(tile),
     plan: () => [gridStage(attentionGroups(p, tile, io.target.units, results), ...sources)],
   }));
@@ -204,7 +195,7 @@ function queryGradientVariants(io: KernelIo, arg: AttentionArg): Variant[] {
     plan: () => [gridStage(queryGradientWarps(p, tile, toQ), ...sources)],
   };
   if (!suitsGroups(p, io.target) || !suitsCopies(p.g)) return [warps];
-  const groups = queryTiles(p).map((tile) => ({
+  const groups = queryTiles(p.width).map((tile) => ({
     name: groupsName(tile),
     plan: () => [gridStage(queryGradientGroups(p, tile, io.target.units, toQ), ...sources)],
   }));
@@ -238,7 +229,7 @@ function keyValueVariants(io: KernelIo, arg: AttentionArg, toK: boolean): Varian
     plan: () => [gridStage(keyValueGradientWarps(p, tile, results), ...sources)],
   };
   if (!suitsGroups(p, io.target) || !suitsCopies(p.g)) return [warps];
-  const groups = keyTiles(p).map((tile) => ({
+  const groups = keyTiles(p.width).map((tile) => ({
     name: groupsName(tile),
     plan: () => [gridStage(keyValueGradientGroups(p, tile, io.target.units, results), ...sources)],
   }));
