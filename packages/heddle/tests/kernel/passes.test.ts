@@ -247,6 +247,15 @@ test('limit-unrolling and copies: what the CUDA compiler is not asked for', () =
     'for i_2 from 0 to 129 step 1',
     '  y[i_2] = i_2',
   ]);
+  // The inner loop alone is small enough to be unrolled; a hundred of it are not.
+  const large = defineKernel('k', { y: buffer(i32) }, ({ y }) => {
+    for (let i = 0; i < 100; i++) for (let j = 0; j < 128; j++) y[i] = y[i]! * j;
+  });
+  assert.deepEqual(lines(compile(large, H200)), [
+    'for i from 0 to 100 step 1',
+    '  for j from 0 to 128 step 1 unroll',
+    '    y[i] = y[i] * j',
+  ]);
   const copies = defineKernel('k', { x: buffer(f32), n: i32 }, ({ x, n }, { copyAsync, shared, f32 }) => {
     const s = shared(f32, 4);
     copyAsync(s, 0, x, n, n > 0);

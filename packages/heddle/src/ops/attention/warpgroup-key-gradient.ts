@@ -195,8 +195,8 @@ function storeRows(
 
 /** A warpgroup: the gradients of its 64 rows of each block. */
 function differentiate(given: Given, tiles: Tiles, group: number, context: Context): void {
-  const { arrive, eachKeys, exp2Normal, f32, fenceWgmma, fma, groupBarrier, idiv, inTurn } = context;
-  const { lane, laneId, load2, local, threadIdx, u32, warpId } = context;
+  const { arrive, eachKeys, exp2Normal, f32, fenceWgmma, fma, idiv, inTurn } = context;
+  const { lane, laneId, load2, local, threadIdx, u32 } = context;
   const { maskWeights, startColumns, startRows, storeRows, tileAt, toOperand, waitBarrier, waitWgmma } =
     context;
   const { markDropped, results, slope, wanted, work, ROWS, THREADS } = context;
@@ -211,11 +211,8 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
   const isFirstLane = threadIdx.x % 32 === 0;
   const inTile = group * ROWS + 16 * idiv(threadIdx.x % THREADS, 32) + idiv(laneId, 4);
   const column = 2 * (laneId % 4);
-  // All lanes have read the numbers of the stage.
-  const free = (stage: number) => {
-    groupBarrier(1 + warpId, 32);
-    if (isFirstLane) arrive(empty, stage);
-  };
+  // Each lane has read numbers of the stage: it says so itself.
+  const free = (stage: number) => arrive(empty, stage);
   let taken = 0;
   let met = 0;
   eachKeys((at) => {
@@ -295,7 +292,7 @@ export function keyValueGradientGroups(
       const { barrier, bringNumbers, differentiate, f32, groupOf, initBarrier, laneId, lowerRegisters } =
         context;
       const { dtype, mbarriers, produce, raiseRegisters, registers, shared, sharedTile, shuffle } = context;
-      const { threadIdx, warpId, work } = context;
+      const { threadIdx, warpId, work, THREADS } = context;
       const { across, groups, panel, panels, rows, stages } = work;
       const ks = sharedTile(dtype, panels, rows, panel);
       const vs = sharedTile(dtype, panels, rows, panel);
@@ -308,12 +305,13 @@ export function keyValueGradientGroups(
       const full = mbarriers(stages);
       const empty = mbarriers(stages);
       if (threadIdx.x === 0) {
-        // Tiles are free again when each warp that multiplies has said so; the lanes that bring numbers arrive, too.
+        // Tiles of keys and values are free again when each warp that multiplies has said so, those of queries when each of its lanes
+        // has; the lanes that bring numbers arrive, too.
         initBarrier(fullOwn, 0, 1);
         initBarrier(emptyOwn, 0, groups * 4);
         for (let s = 0; s < stages; s++) {
           initBarrier(full, s, 33);
-          initBarrier(empty, s, groups * 4);
+          initBarrier(empty, s, groups * THREADS);
         }
       }
       barrier();
