@@ -95,6 +95,14 @@ function lost(a: number, b: number): number {
   return a - (sum - right) + (b - right);
 }
 
+/** Of all entries, by their number. */
+interface Derivatives {
+  readonly value: Float64Array;
+  readonly error: Float64Array;
+  /** How many terms each is a sum of; 0: it is not reached. */
+  readonly uses: Uint32Array;
+}
+
 /** As in C: 1 to any power is 1, and so is −1 to an infinite one; JavaScript gives NaN. */
 const pow = (x: number, z: number): number =>
   x === 1 || (x === -1 && Math.abs(z) === Number.POSITIVE_INFINITY) ? 1 : x ** z;
@@ -369,19 +377,35 @@ export class Tape {
   }
 
   /**
-   * Derivatives of Σ of the entries `of`, each with its error bound: reverse mode, with the same analysis. Indexed by entry.
+   * Derivatives of the entries `of`, one after the other, which are added up as `grad` of a leaf is, each with its error bound.
+   * Indexed by entry.
    */
-  gradients(of: readonly number[]): {
-    readonly value: Float64Array;
-    readonly error: Float64Array;
-    /** How many terms each is a sum of; 0: it is not reached. */
-    readonly uses: Uint32Array;
-  } {
+  gradients(of: readonly number[]): Derivatives {
+    const [first, ...others] = of.map((id) => this.#derivatives(id));
+    if (!first) {
+      const none = (): Float64Array => new Float64Array(this.value.length);
+      return { value: none(), error: none(), uses: new Uint32Array(this.value.length) };
+    }
+    return others.reduce((sum, next) => {
+      const value = sum.value.map((v, id) => v + next.value[id]!);
+      const error = sum.error.map((before, id) => {
+        const both = before + next.error[id]!;
+        if (sum.uses[id] === 0 || next.uses[id] === 0) return both;
+        const { unit, largest } = FORMATS[this.#dtype[id]!];
+        const size = Math.abs(value[id]!) + both;
+        return size <= largest ? both + unit * size : Number.POSITIVE_INFINITY;
+      });
+      return { value, error, uses: sum.uses.map((count, id) => count + next.uses[id]!) };
+    }, first);
+  }
+
+  /** Derivatives of an entry: reverse mode, with the same analysis. */
+  #derivatives(of: number): Derivatives {
     const n = this.value.length;
     const [value, rest] = [new Float64Array(n), new Float64Array(n)];
     const [error, size] = [new Float64Array(n), new Float64Array(n)];
     const uses = new Uint32Array(n);
-    for (const id of of) value[id]! += 1;
+    value[of] = 1;
     let isOpen = false;
     for (let id = n - 1; id >= 0; id--) {
       if (uses[id] === 0 && value[id] === 0) continue;
