@@ -11,6 +11,7 @@ import {
   type Program,
   printProgram,
   ROUNDS,
+  type Round,
   type Step,
   stepEntries,
 } from './program.js';
@@ -367,12 +368,27 @@ export function randomTraining(below: (n: number) => number): Program {
     ...rounds.flatMap(({ states }) => states.flatMap(({ value }) => Array.from(value, Math.abs))),
   );
   if (!(most < 1e4)) return randomTraining(below);
-  // What the losses do not reach has no gradient, and is left alone.
-  const reached = rounds[0]!.gradients.map((g) => g.reached);
-  const inputs = rest.inputs.map((input) =>
-    input.requiresGrad ? { ...input, requiresGrad: reached.shift()! } : input,
+  return reached({ ...rest, optimizer }, rounds[0]!);
+}
+
+/** What the losses do not reach has no gradient, and is no parameter of the optimizer. */
+function reached(program: Program, { gradients }: Round): Program {
+  const left = gradients.map((g) => g.reached);
+  const inputs = program.inputs.map((input) =>
+    input.requiresGrad ? { ...input, requiresGrad: left.shift()! } : input,
   );
-  return { ...rest, inputs, optimizer };
+  return { ...program, inputs };
+}
+
+/** Smaller programs that may fail in the same way; those with an optimizer have parameters that it moves. */
+function* smallerOf(program: Program): Generator<Program> {
+  for (const one of smaller(program)) {
+    if (!one.optimizer) yield one;
+    else {
+      const left = reached(one, evaluate(one, 1)[0]!);
+      if (left.inputs.some(({ requiresGrad }) => requiresGrad)) yield left;
+    }
+  }
 }
 
 /** Smaller programs that may fail in the same way. */
@@ -466,7 +482,7 @@ export class Programs extends fc.Arbitrary<Program> {
     return typeof value === 'object';
   }
   shrink(value: Program): fc.Stream<fc.Value<Program>> {
-    return fc.stream(smaller(value)).map((program) => new fc.Value(printable(program), undefined));
+    return fc.stream(smallerOf(value)).map((program) => new fc.Value(printable(program), undefined));
   }
 }
 
