@@ -17,9 +17,9 @@ export interface AttentionDropout {
 }
 
 /**
- * Rows and columns of the pieces of weights that are drawn together. A block of random words decides on 8 weights of a piece, by
- * 16 bits each: on those of two queries, 8 apart, and of two keys side by side and two more, 8 from these. They are what a lane of a
- * warp has of the piece where products of tensor cores are queries by keys.
+ * Weights are drawn in pieces of 16 queries × 16 keys, by 32 blocks of random words. A block decides on 8 weights, with 16 bits for
+ * each: those of queries r and r + 8 and of keys 2c, 2c + 1, 2c + 8 and 2c + 9. They are what a lane of a warp has of the piece where
+ * tensor cores multiply queries by keys.
  */
 const PIECE = 16;
 const BLOCKS = 32;
@@ -30,7 +30,7 @@ const piecesOf = (length: number): number => Math.ceil(length / PIECE);
 export const drawnBlocks = (weights: Shape): number =>
   sizeOf(weights.slice(0, -2)) * piecesOf(weights.at(-2)!) * piecesOf(weights.at(-1)!) * BLOCKS;
 
-/** Values of 16 bits below are those of weights that become 0; they do if `p` is 1, whatever is drawn. */
+/** A weight becomes 0 where its 16 bits are below. With `p` 1 all do: the factor of the others is 0. */
 const limitOf = (p: number): number => Math.min(Math.round(p * 2 ** 16), 2 ** 16 - 1);
 
 /** What is left of the weights, 1 − p as it is drawn. */
@@ -44,7 +44,7 @@ export function dropped(x: GraphNode, counter: GraphNode, { p, seed }: Attention
   const [batch, heads, queries, keys] = x.shape as readonly [number, number, number, number];
   const [down, across] = [piecesOf(queries), piecesOf(keys)];
   const lead = batch * heads;
-  // Query within 8 · two keys · which of these · which 8 queries; the halves of a word are which 8 keys.
+  // [..., r, c, o, a], and h which half of a word: query r + 8a of a piece, and key 2c + o + 8h.
   const words = b.random([lead, down, across, 8, 4, 2, 2], counter, seed);
   const both = b.expand(b.reshape(words, [...words.shape, 1]), [...words.shape, 2]);
   const which = b.iota(both.shape, 7);
@@ -166,7 +166,7 @@ function markedWeight(
   context: DropContext,
 ): number {
   const { idiv, lane, select, u32, work } = context;
-  // Of two rows, 8 apart, and of two sides, which of them are queries say which word it is, the others which half.
+  // A word is of one query and of keys 8 apart.
   const word = lane(words, 2 * (i % 2) + (transposed ? idiv(i, 4) : idiv(i, 2) % 2));
   const bits = word << u32(16 - 16 * (transposed ? idiv(i, 2) % 2 : idiv(i, 4)));
   return select(bits >= u32(work.drop.limit), weight, -weight);
