@@ -27,13 +27,16 @@ const TESTS = [
   'kernel/hopper',
   'ops/attention',
   'ops/conv2d-max-pool',
+  'ops/conv2d-phases',
   'ops/conv2d-warpgroups',
+  'ops/conv2d-weight-patches',
   'ops/matmul-split',
   'ops/matmul-warpgroups',
   'ops/precision-bounds',
   'ops/variants',
   'runtime/cuda-device',
   'schedule/lower-gpu',
+  'tensor/initial-values',
   'tensor/user-kernels',
 ];
 
