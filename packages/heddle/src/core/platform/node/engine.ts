@@ -3,15 +3,14 @@ import { availableParallelism, cpus } from 'node:os';
 import v8 from 'node:v8';
 import vm from 'node:vm';
 
-/** The V8 of Node 24, the first to know the flag. */
-const INLINES_WASM = 13;
+/** The V8 of Node 26: its optimizing compiler asks for counts of calls that only the baseline compiler takes, and ends the process. */
+const NEEDS_BASELINE = 14;
 
-/** Set before the first module is compiled: modules are small and run long. */
+/** Set before the first module is compiled: modules are small and run long. The flags hold for modules of others, too. */
 export function optimizeWasm(): void {
-  // The optimizing compiler at once, not after the baseline one.
-  v8.setFlagsFromString('--no-liftoff');
-  // Inlining asks for counts that only the baseline compiler takes: Node 26 fails a check without them.
-  if (Number.parseInt(process.versions.v8, 10) >= INLINES_WASM) v8.setFlagsFromString('--no-wasm-inlining');
+  // The optimizing compiler at once, not after the baseline one, or at least not after many calls.
+  const needsBaseline = Number.parseInt(process.versions.v8, 10) >= NEEDS_BASELINE;
+  v8.setFlagsFromString(needsBaseline ? '--no-wasm-dynamic-tiering' : '--no-liftoff');
 }
 
 /** Switch relaxed SIMD on where it is behind a flag (Node 20). */
