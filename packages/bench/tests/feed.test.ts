@@ -46,7 +46,7 @@ test('bench data says which packages it needs', async () => {
   }`;
   const script = (text: string): string => `data:text/javascript,${encodeURIComponent(text)}`;
   const main = `import { register } from 'node:module'; register(${JSON.stringify(script(hooks))});`;
-  const { code, err } = await bench(['data'], ['--import', script(main)]);
+  const { code, err } = await bench(['data'], ['--disable-warning=DEP0205', '--import', script(main)]);
   assert.deepEqual(
     [code, err],
     [2, 'heddle: heddle bench data needs two packages: npm install heddle-data sharp\n'],

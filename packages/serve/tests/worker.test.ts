@@ -17,12 +17,13 @@ property(
     fc.array(fc.array(fc.uint8Array({ maxLength: 40 }), { maxLength: 4 }), { maxLength: 5 }),
     fc.infiniteStream(fc.integer({ min: 1, max: 60 })),
   ],
-  (bodies, sizes) => {
+  async (bodies, sizes) => {
     const wire = new PassThrough({ highWaterMark: 2 ** 20 });
     bodies.forEach((parts, rows) => {
       sendFrame(wire as unknown as Socket, { rows, shapes: [] }, parts);
     });
-    const bytes = (wire.read() as Buffer | null) ?? Buffer.alloc(0);
+    wire.end();
+    const bytes = Buffer.concat(await wire.toArray());
     const found: { rows: number; body: number[] }[] = [];
     const reader = new FrameReader<WorkerRequest>((head, body) => {
       found.push({ rows: head.rows, body: [...body] });
