@@ -172,7 +172,7 @@ test('TLS', async () => {
     assert.equal(response.statusCode, 200);
     // biome-ignore lint/suspicious/noExplicitAny: the client is made of the .proto when the test runs
     const { inference } = loadPackageDefinition(loadSync(PROTO, { keepCase: true })) as any;
-    // Without a name it is asked for by its address, which Node 26 does not let a client do.
+    // By default, the client asks for the server by its address, which Node 26 refuses.
     const client = new inference.GRPCInferenceService(grpcAddress, credentials.createSsl(ca), {
       'grpc.ssl_target_name_override': 'localhost',
     });

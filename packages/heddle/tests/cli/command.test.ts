@@ -100,7 +100,7 @@ test('what is not understood is said, with exit code 2', async () => {
   }
 });
 
-/** For Node.js: an installation without that package. Node 26 says that `register` is deprecated, what is to replace it is not in Node 20. */
+/** Options of Node.js that make it miss that package. Node 26 deprecates `register`, and Node 20 lacks its replacement. */
 const without = (name: string): string[] => [
   '--disable-warning=DEP0205',
   '--import',

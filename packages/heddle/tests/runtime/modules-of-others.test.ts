@@ -1,4 +1,4 @@
-/** Modules of WebAssembly that are not ours run beside our kernels, with the flags that these set: the parser of `fetch` is one. */
+/** Other WebAssembly modules run with the flags that Heddle sets for its kernels: the HTTP parser of `fetch` is one. */
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';

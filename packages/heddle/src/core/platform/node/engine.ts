@@ -3,12 +3,15 @@ import { availableParallelism, cpus } from 'node:os';
 import v8 from 'node:v8';
 import vm from 'node:vm';
 
-/** The V8 of Node 26: its optimizing compiler asks for counts of calls that only the baseline compiler takes, and ends the process. */
+/**
+ * The V8 of Node 26: its optimizing compiler relies on call counts that only the baseline compiler collects. Without them it ends
+ * the process.
+ */
 const NEEDS_BASELINE = 14;
 
-/** Set before the first module is compiled: modules are small and run long. The flags hold for modules of others, too. */
+/** Set before the first module is compiled: modules are small and run long. The flags apply to every WebAssembly module of the process. */
 export function optimizeWasm(): void {
-  // The optimizing compiler at once, not after the baseline one, or at least not after many calls.
+  // The optimizing compiler runs at once: instead of the baseline compiler, or right after it.
   const needsBaseline = Number.parseInt(process.versions.v8, 10) >= NEEDS_BASELINE;
   v8.setFlagsFromString(needsBaseline ? '--no-wasm-dynamic-tiering' : '--no-liftoff');
 }
