@@ -7,8 +7,8 @@ const MOST_ITERATIONS = 16;
 /** The CUDA compiler is not asked to unroll more: it would take long, and gain little. */
 const MOST_FOR_CUDA = 128;
 /**
- * Nor a loop that would grow beyond so many nodes, about 100 KB of code: it would run slower, since a multiprocessor keeps no more
- * at hand.
+ * Nor is it asked to unroll a loop that would grow beyond so many nodes, about 100 KB of code: the loop would run slower, since its
+ * code would no longer fit into the instruction cache.
  */
 const MOST_NODES_FOR_CUDA = 50_000;
 /** Code that would grow beyond this many nodes stays a loop. */
@@ -88,7 +88,7 @@ function sizeOf(node: Node): number {
   return size;
 }
 
-/** The same, but what is in loops that the CUDA compiler is asked to unroll counts each time that these go round. */
+/** The same, with the body of a loop that the CUDA compiler is asked to unroll counted once for each of its rounds. */
 function unrolledSize(node: Node): number {
   if (node.type.kind !== 'none') return sizeOf(node);
   const once = (node.src as readonly Node[]).reduce((sum, s) => sum + unrolledSize(s), 1);

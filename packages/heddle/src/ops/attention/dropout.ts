@@ -111,7 +111,7 @@ export interface DropContext extends Intrinsics {
  * Draws for the 8 weights that a lane has of a piece; `markedWeight` reads the four words.
  *
  * Where rows are keys, the queries of a lane are of two blocks, of which the lane of the next key needs the other halves: each draws
- * one of them, and they show each other what they drew.
+ * one of them, and they exchange what the other needs.
  * @param head of all batches
  * @param row of the piece, and `column` likewise
  * @param transposed whether rows are keys
