@@ -12,7 +12,7 @@ import {
   type Surroundings,
   surroundings,
 } from '../driver/find.js';
-import { type Functions, koffi, NativeMemory, openLibrary } from '../driver/native.js';
+import { type Functions, loadLibrary, NativeMemory, openLibrary } from '../driver/native.js';
 
 const SIGNATURES = {
   nvrtcVersion: ['address', 'address'],
@@ -92,7 +92,7 @@ export class Nvrtc {
     this.path = path;
     try {
       // A wheel's is not on the loader's path, where NVRTC would look for it.
-      for (const { path: builtins } of librariesIn(dirname(path), 'nvrtc-builtins')) koffi().load(builtins);
+      for (const { path: builtins } of librariesIn(dirname(path), 'nvrtc-builtins')) loadLibrary(builtins);
       this.#api = openLibrary(path, SIGNATURES);
       this.#check(this.#api.nvrtcVersion(this.#out.address, this.#out.address + 4), 'nvrtcVersion');
     } catch (cause) {

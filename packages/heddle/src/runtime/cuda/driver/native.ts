@@ -49,6 +49,22 @@ export type Functions<S extends Signatures> = {
   readonly [N in keyof S]: (...args: Arguments<S[N]>) => number;
 };
 
+type NativeLibrary = ReturnType<Koffi['load']>;
+
+/** Those loaded so far: koffi unloads a library when its object is garbage-collected, even if another library uses it. */
+const libraries = new Set<NativeLibrary>();
+
+/**
+ * Load a library, for as long as the process lives.
+ * @param global whether libraries that it loads by itself may use its symbols
+ * @throws Error of the loader, if the library is not there
+ */
+export function loadLibrary(path: string, global = false): NativeLibrary {
+  const library = koffi().load(path, { global });
+  libraries.add(library);
+  return library;
+}
+
 /**
  * Open a library. Its functions are looked up when they are first used, so that an older library that lacks some
  * still serves the others.
@@ -60,9 +76,9 @@ export function openLibrary<const S extends Signatures>(
   signatures: S,
   global = false,
 ): Functions<S> {
-  let library: ReturnType<Koffi['load']>;
+  let library: NativeLibrary;
   try {
-    library = koffi().load(path, { global });
+    library = loadLibrary(path, global);
   } catch (cause) {
     throw new Error(`${path} does not load: ${(cause as Error).message}`, { cause });
   }
@@ -89,7 +105,7 @@ export const structOfBytes = (bytes: number): ReturnType<Koffi['struct']> =>
   koffi().struct({ bytes: koffi().array('uint8_t', bytes) });
 
 /** Where a library has a global variable. @throws Error if it has none of that name */
-export const symbolAddress = (path: string, name: string): number => Number(koffi().load(path).symbol(name));
+export const symbolAddress = (path: string, name: string): number => Number(loadLibrary(path).symbol(name));
 
 /** Memory of this process that native code may hold pointers to, as long as this object lives. Little-endian. */
 export class NativeMemory {

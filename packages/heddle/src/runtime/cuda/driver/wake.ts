@@ -1,6 +1,6 @@
 /** Creates a GPU's context while the program is still loading. */
 import { fileExists } from '../../disk-cache.js';
-import { koffi, NativeMemory } from './native.js';
+import { loadLibrary, NativeMemory } from './native.js';
 
 let begun = false;
 
@@ -12,7 +12,7 @@ export function wakeGpu(): void {
   if (begun || !fileExists('/dev/nvidiactl')) return;
   begun = true;
   try {
-    const driver = koffi().load('libcuda.so.1');
+    const driver = loadLibrary('libcuda.so.1');
     const retain = driver.func('cuDevicePrimaryCtxRetain', 'int', ['uint64_t', 'int']);
     const context = new NativeMemory(8);
     if (driver.func('cuInit', 'int', ['unsigned int'])(0) === 0)

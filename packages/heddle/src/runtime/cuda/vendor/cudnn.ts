@@ -1,6 +1,6 @@
 /** cuDNN's functions, and the descriptors of tensors. Declarations after cudnn.h of version 9. */
 
-import { koffi } from '../driver/native.js';
+import { loadLibrary } from '../driver/native.js';
 import type { Options } from './library-options.js';
 import { type Checked, created, findVendorLibrary, openVendorLibrary, perDevice } from './vendor-library.js';
 
@@ -84,7 +84,7 @@ export interface CudnnHandle {
 export const openCudnn = perDevice((): CudnnHandle => {
   // It looks for cuBLASLt by its name alone, and in a wheel that is in another folder.
   const cublasLt = findVendorLibrary('cublasLt');
-  if (cublasLt) koffi().load(cublasLt.path);
+  if (cublasLt) loadLibrary(cublasLt.path);
   const lib = openVendorLibrary('cudnn', SIGNATURES, 'cudnnGetErrorString');
   return { lib, handle: created(lib.cudnnCreate) };
 });

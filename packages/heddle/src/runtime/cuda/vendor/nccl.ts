@@ -10,7 +10,7 @@
  */
 import { DeviceError } from '../../../core/errors.js';
 import { EXCHANGE_UNITS, type LibraryCall } from '../../../kernel/ir/library-call.js';
-import { koffi, structOfBytes } from '../driver/native.js';
+import { loadLibrary, structOfBytes } from '../driver/native.js';
 import { type CollectiveRun, noteCollective } from './collective-run.js';
 import { optionsOf } from './library-options.js';
 import type { CapturingGraph, PreparedRoutine } from './routine.js';
@@ -78,7 +78,7 @@ function nccl(): Nccl {
   // and never to free them; here a rank may run a program for the first time that another one has captured already.
   process.env.NCCL_GRAPH_REGISTER ??= '0';
   const functions = openVendorLibrary('nccl', SIGNATURES, 'ncclGetErrorString');
-  const library = koffi().load(findVendorLibrary('nccl')!.path);
+  const library = loadLibrary(findVendorLibrary('nccl')!.path);
   const text = library.func('ncclGetErrorString', 'str', ['int']);
   const init = library.func('ncclCommInitRank', 'int', ['void *', 'int', structOfBytes(ID_BYTES), 'int']);
   const errorText = (status: number): string => String(text(status));

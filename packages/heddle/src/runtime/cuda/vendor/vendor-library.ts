@@ -4,7 +4,7 @@ import { DeviceError } from '../../../core/errors.js';
 import { debug } from '../../../core/log.js';
 import { openDriver } from '../driver/driver.js';
 import { type Found, findLibraries } from '../driver/find.js';
-import { type Functions, koffi, openLibrary, type Signatures } from '../driver/native.js';
+import { type Functions, loadLibrary, openLibrary, type Signatures } from '../driver/native.js';
 import type { LibraryContext } from './routine.js';
 
 /** The name for people of each library, and the wheels (folders under `nvidia`) that bring it. */
@@ -57,7 +57,7 @@ export function openVendorLibrary<const S extends Signatures>(
   try {
     const started = performance.now();
     const functions = openLibrary(path, signatures);
-    const text = statusText ? koffi().load(path).func(statusText, 'str', ['int']) : undefined;
+    const text = statusText ? loadLibrary(path).func(statusText, 'str', ['int']) : undefined;
     debug(1, () => `cuda: ${title} ${path}, opened in ${(performance.now() - started).toFixed(0)} ms`);
     const checked = Object.keys(signatures).map((call) => [
       call,
