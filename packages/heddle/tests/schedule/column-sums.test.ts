@@ -124,17 +124,18 @@ test('batch norms between convolutions: gradients, and the same bits a second ti
   });
 });
 
-test('a way that sums no columns leaves them to a launch that reads what is stored', () => {
-  const [x, u] = [normal(bf16, [2, 64, 16, 16]), normal(bf16, [64, 64, 1, 1])];
-  const y = conv2d(through(x, u), u).cast(f32);
+test('a way by patches that sums no columns leaves them to a launch that reads what is stored', () => {
+  const [x, u] = [zeros([32, 64, 32, 32], { dtype: bf16 }), normal(bf16, [64, 64, 3, 3])];
+  const convolved = (x: Tensor): Tensor => conv2d(x, u, undefined, { padding: 1 }) as Tensor;
+  const y = convolved(convolved(x).relu()).cast(f32);
   const statistics = [y.mean(AXES), y.variance(AXES)].map(({ node }) => node);
   const tune: Tune = (requests) =>
-    requests.map(({ variants }) => variants.find(({ name }) => name.endsWith('then sums'))?.name);
+    requests.map(({ variants }) => variants.find(({ name }) => /patches.*then sums$/.test(name))?.name);
   const { launches } = schedule(statistics, target, { tune });
   assert.deepEqual(summing(launches), []);
   const names = launches.map(({ work }) => ('kernel' in work ? work.kernel.name : ''));
   const last = names.lastIndexOf('conv2dWarpgroups');
-  assert.equal(names[last + 1], 'reduce_8x1x64');
+  assert.match(names[last + 1]!, /^reduce_/);
   assert.deepEqual(summing(schedule(statistics, target).launches), [2]);
 });
 

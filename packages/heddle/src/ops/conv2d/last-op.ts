@@ -201,6 +201,8 @@ function inParts(
 /** With the blocks that share its sums. */
 interface Way extends Variant {
   readonly splits: number;
+  /** Whether it is by tiles of patches. */
+  readonly patched?: boolean;
 }
 
 /** By warpgroups, on GPUs that have them. */
@@ -219,7 +221,7 @@ function byWarpgroups(io: KernelIo, problem: LastProblem, direction: Direction):
     sizes,
     tiles,
     (tile, sums): Way => ({
-      splits: tile.splits,
+      ...{ splits: tile.splits, patched: tile.patch !== undefined },
       name: `last-${warpgroupName(tile, dtype)}`,
       plan: () => {
         if (isWeight) {
@@ -264,12 +266,12 @@ function withPatches(ways: Way[], io: KernelIo, p: LastProblem): Way[] {
 function ownWays(io: KernelIo, arg: Conv2dArg, direction: Direction): Variant[] {
   const problem = problemOf(io, arg, direction);
   const isWeight = direction === 'weight';
-  // An epilogue that reads other tensors keeps tensor cores waiting: a launch behind the convolution may take less. One that
-  // adds up parts computes the epilogue as well.
+  // By patches, an epilogue that reads other tensors may take longer than a launch behind the convolution. By other tiles it did not for
+  // any of 64 convolutions on an H200 (2026-11-29). A launch that adds up parts computes the epilogue as well.
   const apart = (plain: KernelIo): Variant[] =>
     byWarpgroups(plain, problemOf(plain, arg, direction), direction)
       .slice(0, 1)
-      .filter(({ splits }) => splits === 1);
+      .filter(({ patched, splits }) => patched && splits === 1);
   const ways = [
     ...byWarpgroups(io, problem, direction),
     ...(io.plain || isWeight ? [] : finishedAfter(io, apart)),
