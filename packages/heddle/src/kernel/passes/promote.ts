@@ -17,6 +17,20 @@ import {
 } from '../ir/ir.js';
 import { value } from '../ir/types.js';
 
+/** The CUDA compiler makes registers of arrays by itself, but its time grows with the square of the accesses. */
+const MANY_ACCESSES = 1000;
+
+/** Whether the CUDA compiler should be given variables instead of local arrays. */
+export function hasManyAccesses(ir: KernelIr): boolean {
+  const counts = new Map<ArrayDecl, number>();
+  for (const node of topological<Node>([ir.body])) {
+    const at = accessOf(node);
+    if (at?.index !== undefined && at.array.space === 'local')
+      counts.set(at.array, (counts.get(at.array) ?? 0) + 1);
+  }
+  return Math.max(0, ...counts.values()) > MANY_ACCESSES;
+}
+
 export function promote(ir: KernelIr): KernelIr {
   const candidates = new Set(ir.arrays.filter((a) => a.space === 'local'));
   if (candidates.size === 0) return ir;
