@@ -148,6 +148,26 @@ test('promote: an array with one index that is not constant stays memory', () =>
   ]);
 });
 
+test('promote: for the CUDA compiler where an array has many accesses', () => {
+  const sums = (terms: number): KernelIr =>
+    defineKernel(
+      'k',
+      { x: buffer(f32), y: buffer(f32) },
+      ({ x, y }, { local, f32, PLACES }) => {
+        const a = local(f32, 4);
+        for (let i = 0; i < 4; i++) a[i] = 0;
+        // A list needs its places as constants, so that this loop is unrolled from the start.
+        for (let t = 0; t < PLACES.length; t++) a[PLACES[t]!] = a[PLACES[t]!]! + x[t]!;
+        for (let i = 0; i < 4; i++) y[i] = a[i]!;
+      },
+      { PLACES: Array.from({ length: terms }, (_, t) => t % 4) },
+    );
+  const cuda: Target = { ...H200, name: 'cuda' };
+  const arraysOf = (terms: number): string[] => compile(sums(terms), cuda).arrays.map(({ name }) => name);
+  assert.deepEqual(arraysOf(100), ['a']);
+  assert.deepEqual(arraysOf(600), []);
+});
+
 test('compile: a page of named passes, each with a reason', () => {
   assert.deepEqual(
     PASSES.map((p) => p.name),

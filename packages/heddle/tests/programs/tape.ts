@@ -368,7 +368,10 @@ export class Tape {
     const [v, e] = [this.value[id]!, this.error[id]!];
     const [from, to] = [FORMATS[this.#dtype[id]!], FORMATS[dtype]];
     if (to.unit === 0) {
-      const certain = e === 0 || (e < Number.POSITIVE_INFINITY && convert(v - e) === convert(v + e));
+      // Between two numbers that a bool takes for true, 0 may lie.
+      const ends = [v - e, v + e, ...(Math.abs(v) < e ? [0] : [])];
+      const certain =
+        e === 0 || (e < Number.POSITIVE_INFINITY && ends.every((end) => convert(end) === convert(v)));
       return this.plain(dtype, convert(v), certain);
     }
     if (from.unit > 0) this.#operand(id, 1, 0);
