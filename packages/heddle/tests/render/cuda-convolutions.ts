@@ -138,6 +138,13 @@ export function convolutionKernels(target: Target): KernelIr[] {
       ];
     },
   );
+  // Sums that are accessed so often that they become variables.
+  const many = conv('7×7 of 96 channels', [64, 96, 96], [56, 56], 7, { groups: 96, padding: 3 });
+  const manyTaps = kernelsOf(
+    lastCall(conv2dOp, [leaf([64, 96, 56, 56], bf16), leaf([96, 1, 7, 7], bf16)], many.arg, target),
+    target,
+    'last_many',
+  );
   const pools = WINDOWS.flatMap((arg, kind) =>
     [f32, bf16, f16].flatMap((dtype) => {
       const label = `${kind}_${dtype.name}`;
@@ -158,5 +165,5 @@ export function convolutionKernels(target: Target): KernelIr[] {
   const ofBytes = WINDOWS.flatMap((arg, kind) =>
     kernelsOf(lastCall(maxPool2dOp, [leaf([2, 16, ...arg.size], i8)], arg, target), target, `${kind}_i8`),
   );
-  return [...convolutions, ...last, ...bytesKernels(target), ...pools, ...ofBytes];
+  return [...convolutions, ...last, ...manyTaps, ...bytesKernels(target), ...pools, ...ofBytes];
 }
