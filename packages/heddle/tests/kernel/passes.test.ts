@@ -148,7 +148,7 @@ test('promote: an array with one index that is not constant stays memory', () =>
   ]);
 });
 
-test('promote: for the CUDA compiler where an array has many accesses', () => {
+test('promote: for the CUDA compiler where an array has many stores', () => {
   const sums = (terms: number): KernelIr =>
     defineKernel(
       'k',
@@ -172,7 +172,7 @@ test('compile: a page of named passes, each with a reason', () => {
   assert.deepEqual(
     PASSES.map((p) => p.name),
     [
-      ...['serialize', 'simplify', 'unroll', 'simplify-unrolled', 'promote'],
+      ...['serialize', 'simplify', 'unroll', 'simplify-unrolled', 'promote', 'promote-for-cuda'],
       ...['branch', 'decompose', 'address', 'hoist', 'hoist-blocks', 'strength', 'share', 'atomics'],
       ...['copies', 'limit-unrolling', 'overlap'],
     ],

@@ -138,7 +138,7 @@ export function convolutionKernels(target: Target): KernelIr[] {
       ];
     },
   );
-  // Sums that are accessed so often that they become variables.
+  // Sums that are stored so often that they become variables.
   const many = conv('7×7 of 96 channels', [64, 96, 96], [56, 56], 7, { groups: 96, padding: 3 });
   const manyTaps = kernelsOf(
     lastCall(conv2dOp, [leaf([64, 96, 56, 56], bf16), leaf([96, 1, 7, 7], bf16)], many.arg, target),

@@ -9,7 +9,7 @@ export const statementsOf = (s: Node): readonly Statement[] =>
   (s.src as readonly Node[]).filter((c) => c.type.kind === 'none') as Statement[];
 
 /** All statements below `roots`, these included. */
-const allStatements = (roots: readonly Statement[]): Statement[] =>
+export const allStatements = (roots: readonly Statement[]): Statement[] =>
   topological<Node>(roots, statementsOf) as Statement[];
 
 /** Whether a `break` or `continue` of the loop around `body` stands in it. */

@@ -16,7 +16,7 @@ import { shareCommon } from './cse.js';
 import { decompose } from './decompose.js';
 import { hoistBlocks, hoistLoops } from './hoist.js';
 import { waitForLaunches } from './overlap.js';
-import { hasManyAccesses, promote } from './promote.js';
+import { hasManyStores, promote } from './promote.js';
 import { simplify } from './simplify.js';
 import { reduceStrength } from './strength.js';
 import { limitUnrolling, unroll } from './unroll.js';
@@ -39,9 +39,6 @@ export interface KernelPass {
 /** The CUDA compiler does these itself, and does them better. */
 const cpu = ({ target }: KernelSetting): boolean => target.model === 'blocks';
 const cuda = ({ target }: KernelSetting): boolean => target.name === 'cuda';
-/** The CUDA compiler promotes arrays by itself, unless that would take it too long. */
-const promotes = (setting: KernelSetting, ir: KernelIr): boolean =>
-  cpu(setting) || (cuda(setting) && hasManyAccesses(ir));
 /** The simulator runs what the author wrote, so that its findings are about that. */
 const notSimulated = ({ target }: KernelSetting): boolean => target.name !== 'sim';
 
@@ -59,9 +56,15 @@ export const PASSES: readonly KernelPass[] = [
     when: notSimulated,
     run: simplify,
   },
-  { name: 'unroll', why: 'constant indices let local arrays live in registers', when: promotes, run: unroll },
-  { name: 'simplify-unrolled', why: 'the loop variables are constants now', when: promotes, run: simplify },
-  { name: 'promote', why: 'an accumulator tile must not live in memory', when: promotes, run: promote },
+  { name: 'unroll', why: 'constant indices let local arrays live in registers', when: cpu, run: unroll },
+  { name: 'simplify-unrolled', why: 'the loop variables are constants now', when: cpu, run: simplify },
+  { name: 'promote', why: 'an accumulator tile must not live in memory', when: cpu, run: promote },
+  {
+    name: 'promote-for-cuda',
+    why: 'the CUDA compiler promotes arrays by itself, but takes long over one with many stores',
+    when: cuda,
+    run: (ir) => (hasManyStores(ir) ? promote(simplify(unroll(ir))) : ir),
+  },
   {
     name: 'branch',
     why: 'without one-sided selects every expression may be evaluated as a whole, shared and moved',

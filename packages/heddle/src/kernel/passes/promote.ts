@@ -16,19 +16,20 @@ import {
   zeroOf,
 } from '../ir/ir.js';
 import { value } from '../ir/types.js';
+import { allStatements } from '../ir/walk.js';
 
-/** The CUDA compiler makes registers of arrays by itself, but its time grows with the square of the accesses. */
-const MANY_ACCESSES = 1000;
+/** From so many on, the CUDA compiler takes longer for an array than for all else: its time grows with their square. */
+const MANY_STORES = 500;
 
-/** Whether the CUDA compiler should be given variables instead of local arrays. */
-export function hasManyAccesses(ir: KernelIr): boolean {
+/** Whether a thread stores to an array so often, under constant indices, that the CUDA compiler should be given variables. */
+export function hasManyStores(ir: KernelIr): boolean {
   const counts = new Map<ArrayDecl, number>();
-  for (const node of topological<Node>([ir.body])) {
-    const at = accessOf(node);
+  for (const s of allStatements([ir.body])) {
+    const at = accessOf(s);
     if (at?.index !== undefined && at.array.space === 'local')
       counts.set(at.array, (counts.get(at.array) ?? 0) + 1);
   }
-  return Math.max(0, ...counts.values()) > MANY_ACCESSES;
+  return [...counts.values()].some((count) => count >= MANY_STORES);
 }
 
 export function promote(ir: KernelIr): KernelIr {
