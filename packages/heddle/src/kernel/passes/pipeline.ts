@@ -1,5 +1,6 @@
 /** The kernel compiler: from the parsed kernel to what renderers print. `PASSES` is the list, in the order they run. */
 import { verify } from '#passes/checks.js';
+import { promotionForCuda } from '#passes/promote-for-cuda.js';
 import { env } from '../../core/env.js';
 import { debug } from '../../core/log.js';
 import { topological } from '../../core/node.js';
@@ -16,7 +17,7 @@ import { shareCommon } from './cse.js';
 import { decompose } from './decompose.js';
 import { hoistBlocks, hoistLoops } from './hoist.js';
 import { waitForLaunches } from './overlap.js';
-import { hasManyStores, promote } from './promote.js';
+import { promote } from './promote.js';
 import { simplify } from './simplify.js';
 import { reduceStrength } from './strength.js';
 import { limitUnrolling, unroll } from './unroll.js';
@@ -59,12 +60,7 @@ export const PASSES: readonly KernelPass[] = [
   { name: 'unroll', why: 'constant indices let local arrays live in registers', when: cpu, run: unroll },
   { name: 'simplify-unrolled', why: 'the loop variables are constants now', when: cpu, run: simplify },
   { name: 'promote', why: 'an accumulator tile must not live in memory', when: cpu, run: promote },
-  {
-    name: 'promote-for-cuda',
-    why: 'the CUDA compiler promotes arrays by itself, but takes long over one with many stores',
-    when: cuda,
-    run: (ir) => (hasManyStores(ir) ? promote(simplify(unroll(ir))) : ir),
-  },
+  ...promotionForCuda,
   {
     name: 'branch',
     why: 'without one-sided selects every expression may be evaluated as a whole, shared and moved',

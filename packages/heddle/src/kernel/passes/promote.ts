@@ -16,21 +16,6 @@ import {
   zeroOf,
 } from '../ir/ir.js';
 import { value } from '../ir/types.js';
-import { allStatements } from '../ir/walk.js';
-
-/** From so many on, the CUDA compiler takes longer for an array than for all else: its time grows with their square. */
-const MANY_STORES = 500;
-
-/** Whether a thread stores to an array so often, under constant indices, that the CUDA compiler should be given variables. */
-export function hasManyStores(ir: KernelIr): boolean {
-  const counts = new Map<ArrayDecl, number>();
-  for (const s of allStatements([ir.body])) {
-    const at = accessOf(s);
-    if (at?.index !== undefined && at.array.space === 'local')
-      counts.set(at.array, (counts.get(at.array) ?? 0) + 1);
-  }
-  return [...counts.values()].some((count) => count >= MANY_STORES);
-}
 
 export function promote(ir: KernelIr): KernelIr {
   const candidates = new Set(ir.arrays.filter((a) => a.space === 'local'));
@@ -86,7 +71,7 @@ interface ArrayAccess {
   readonly others: readonly Node[];
 }
 
-function accessOf(node: Node): ArrayAccess | undefined {
+export function accessOf(node: Node): ArrayAccess | undefined {
   if (node.op !== 'load' && node.op !== 'store') return undefined;
   const memory = node.src[0] as MemoryNode;
   if (memory.op !== 'array') return undefined;
