@@ -17,25 +17,11 @@ import { shareCommon } from './cse.js';
 import { decompose } from './decompose.js';
 import { hoistBlocks, hoistLoops } from './hoist.js';
 import { waitForLaunches } from './overlap.js';
+import type { KernelPass, KernelSetting } from './pass.js';
 import { promote } from './promote.js';
 import { simplify } from './simplify.js';
 import { reduceStrength } from './strength.js';
 import { limitUnrolling, unroll } from './unroll.js';
-
-/** What a kernel is compiled for. */
-export interface KernelSetting {
-  readonly target: Target;
-  /** Threads of a block, where the launch is known. */
-  readonly block?: readonly [number, number, number] | undefined;
-}
-
-export interface KernelPass {
-  readonly name: string;
-  readonly why: string;
-  /** Whether it is for this setting; always if absent. */
-  readonly when?: (setting: KernelSetting, ir: KernelIr) => boolean;
-  readonly run: (ir: KernelIr, setting: KernelSetting) => KernelIr;
-}
 
 /** The CUDA compiler does these itself, and does them better. */
 const cpu = ({ target }: KernelSetting): boolean => target.model === 'blocks';

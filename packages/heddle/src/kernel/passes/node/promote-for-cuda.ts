@@ -1,7 +1,7 @@
 /** Promotion for the CUDA compiler. Browsers do without: see kernel/passes/browser/promote-for-cuda.ts. */
 import type { ArrayDecl, KernelIr } from '../../ir/ir.js';
 import { allStatements } from '../../ir/walk.js';
-import type { KernelPass } from '../pipeline.js';
+import type { KernelPass } from '../pass.js';
 import { accessOf, promote } from '../promote.js';
 import { simplify } from '../simplify.js';
 import { unroll } from '../unroll.js';
