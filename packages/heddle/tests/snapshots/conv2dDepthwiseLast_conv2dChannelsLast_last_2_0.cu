@@ -268,7 +268,7 @@ extern "C" __global__ void conv2dDepthwiseLast_conv2dChannelsLast_last_2_0(const
       }
       // values[to][k] = there
       values[2][2] = t_7;
-      // sums[r][c] = fma(
+      // sums[r][result] = fma(values[v % (ahead + 1)][line], factors[t], sums[r][result]);
       sums[0][0] = fmaf(values[0][0], factors[0], sums[0][0]);
       sums[0][0] = fmaf(values[0][1], factors[1], sums[0][0]);
       sums[0][0] = fmaf(values[0][2], factors[2], sums[0][0]);
@@ -287,7 +287,7 @@ extern "C" __global__ void conv2dDepthwiseLast_conv2dChannelsLast_last_2_0(const
         // const u = isColumn(column) ? column : outSize[1] - 1;
         const int u_9 = column;
       }
-      // sums[r][c] = fma(
+      // sums[r][result] = fma(values[v % (ahead + 1)][line], factors[t], sums[r][result]);
       sums[0][0] = fmaf(values[2][0], factors[6], sums[0][0]);
       sums[0][0] = fmaf(values[2][1], factors[7], sums[0][0]);
       sums[0][0] = fmaf(values[2][2], factors[8], sums[0][0]);

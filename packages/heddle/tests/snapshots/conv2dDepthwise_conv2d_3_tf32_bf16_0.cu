@@ -144,7 +144,7 @@ extern "C" __global__ void conv2dDepthwise_conv2d_3_tf32_bf16_0(const bf16* x, c
     const float read_3 = t_3;
     // if (reads[k]!.places[l]! >= 0) values[reads[k]!.places[l]!] = lanes === 1 ? read : lane(read, l);
     values[9] = read_3;
-    // sums[r][c] = fma(
+    // sums[r][result] = fma(values[line], factors[t], sums[r][result]);
     sums[0][0] = fmaf(values[0], factors[0], sums[0][0]);
     sums[0][0] = fmaf(values[1], factors[1], sums[0][0]);
     sums[0][1] = fmaf(values[1], factors[0], sums[0][1]);
@@ -227,7 +227,7 @@ extern "C" __global__ void conv2dDepthwise_conv2d_3_tf32_bf16_0(const bf16* x, c
     const float read_7 = t_5;
     // if (reads[k]!.places[l]! >= 0) values[reads[k]!.places[l]!] = lanes === 1 ? read : lane(read, l);
     values[9] = read_7;
-    // sums[r][c] = fma(
+    // sums[r][result] = fma(values[line], factors[t], sums[r][result]);
     sums[0][0] = fmaf(values[0], factors[3], sums[0][0]);
     sums[0][0] = fmaf(values[1], factors[4], sums[0][0]);
     sums[0][1] = fmaf(values[1], factors[3], sums[0][1]);
@@ -334,7 +334,7 @@ extern "C" __global__ void conv2dDepthwise_conv2d_3_tf32_bf16_0(const bf16* x, c
     const float read_11 = t_7;
     // if (reads[k]!.places[l]! >= 0) values[reads[k]!.places[l]!] = lanes === 1 ? read : lane(read, l);
     values[9] = read_11;
-    // sums[r][c] = fma(
+    // sums[r][result] = fma(values[line], factors[t], sums[r][result]);
     sums[0][0] = fmaf(values[0], factors[6], sums[0][0]);
     sums[0][0] = fmaf(values[1], factors[7], sums[0][0]);
     sums[0][1] = fmaf(values[1], factors[6], sums[0][1]);
@@ -459,7 +459,7 @@ extern "C" __global__ void conv2dDepthwise_conv2d_3_tf32_bf16_0(const bf16* x, c
     const float read_15 = t_11;
     // if (reads[k]!.places[l]! >= 0) values[reads[k]!.places[l]!] = lanes === 1 ? read : lane(read, l);
     values[9] = read_15;
-    // sums[r][c] = fma(
+    // sums[r][result] = fma(values[line], factors[t], sums[r][result]);
     sums[1][0] = fmaf(values[0], factors[6], sums[1][0]);
     sums[1][0] = fmaf(values[1], factors[7], sums[1][0]);
     sums[1][1] = fmaf(values[1], factors[6], sums[1][1]);

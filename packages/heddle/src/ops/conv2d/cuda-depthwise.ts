@@ -18,7 +18,7 @@ import { buffer } from '../../kernel/ir/types.js';
 import { asCast, defineKernel } from '../../kernel/language/language.js';
 import { loadLanes, storeLanes } from '../lanes.js';
 import type { GridKernel } from '../tiled.js';
-import { type Patch, patchOf, readLine } from './depthwise-patch.js';
+import { meetingsByResult, meetingsOf, type Patch, patchOf, readLine } from './depthwise-patch.js';
 import type { Convolution, ConvolveProblem, WeightGradientProblem } from './problem.js';
 
 /** Threads of a block. */
@@ -37,7 +37,7 @@ export function convolveDepthwise(p: ConvolveProblem, patch: Patch): GridKernel 
     { x: buffer(p.dtype), w: buffer(p.dtype), y: buffer(p.dtype) },
     ({ x, w, y }, context) => {
       const { globalId, idiv, f32, local, fma, vec2, vec4, problem, layout, items } = context;
-      const { element, finish, readLine, storeLanes } = context;
+      const { element, finish, meetings, readLine, storeLanes } = context;
       const { groups, inputs, outputs, kernel, size, outSize, adjoint, imageOffset, weightOffset } = problem;
       const { patch, rows, columns, lanes } = layout;
       const i = globalId.x;
@@ -71,14 +71,11 @@ export function convolveDepthwise(p: ConvolveProblem, patch: Patch): GridKernel 
           readLine(x, from, top, left, v, values, context);
           for (let r = 0; r < patch.rows; r++)
             if (rows.lines[v]!.taps[r]! >= 0)
-              for (let u = 0; u < columns.lines.length; u++)
-                for (let c = 0; c < patch.columns; c++)
-                  if (columns.lines[u]!.taps[c]! >= 0)
-                    sums[r][c] = fma(
-                      values[u],
-                      factors[rows.lines[v]!.taps[r]! * columns.taps + columns.lines[u]!.taps[c]!],
-                      sums[r][c],
-                    );
+              for (let n = 0; n < meetings.length; n++) {
+                const { line, result, tap } = meetings[n]!;
+                const t = rows.lines[v]!.taps[r]! * columns.taps + tap;
+                sums[r][result] = fma(values[line], factors[t], sums[r][result]);
+              }
         }
       }
 
@@ -101,7 +98,7 @@ export function convolveDepthwise(p: ConvolveProblem, patch: Patch): GridKernel 
     },
     {
       ...{ problem: p, finish: p.finish, element: asCast(p.dtype), layout, items },
-      ...{ readLine, loadLanes, storeLanes },
+      ...{ meetings: meetingsOf(layout.columns), readLine, loadLanes, storeLanes },
     },
   );
   return { kernel, grid: [Math.ceil(items / THREADS), 1, 1], threads: THREADS, sharedBytes: 0 };
@@ -128,7 +125,7 @@ export function convolveWeightDepthwise(
     ({ x, dy, parts }, context) => {
       const { blockIdx, threadIdx, laneId, warpId, warpSum, shared, barrier, THREADS, WARP } = context;
       const { idiv, f32, local, fma, lane, splat2, splat4, problem, layout, items, share } = context;
-      const { readLine, loadLanes } = context;
+      const { meetings, readLine, loadLanes } = context;
       const { groups, outputs, kernel, size, outSize, imageOffset, gradientOffset } = problem;
       const { patch, rows, columns, lanes, taps } = layout;
       const channel = blockIdx.y;
@@ -164,14 +161,11 @@ export function convolveWeightDepthwise(
           readLine(x, from, top, left, v, values, context);
           for (let r = 0; r < patch.rows; r++)
             if (rows.lines[v]!.taps[r]! >= 0)
-              for (let c = 0; c < patch.columns; c++)
-                for (let u = 0; u < columns.lines.length; u++)
-                  if (columns.lines[u]!.taps[c]! >= 0)
-                    sums[rows.lines[v]!.taps[r]! * columns.taps + columns.lines[u]!.taps[c]!] = fma(
-                      values[u],
-                      slopes[r][c],
-                      sums[rows.lines[v]!.taps[r]! * columns.taps + columns.lines[u]!.taps[c]!],
-                    );
+              for (let n = 0; n < meetings.length; n++) {
+                const { line, result, tap } = meetings[n]!;
+                const t = rows.lines[v]!.taps[r]! * columns.taps + tap;
+                sums[t] = fma(values[line], slopes[r][result], sums[t]);
+              }
         }
       }
 
@@ -193,7 +187,11 @@ export function convolveWeightDepthwise(
     },
     {
       ...{ problem: p, layout, items: p.images * layout.perPlane, THREADS, WARP: GPU.warp },
-      ...{ share: Math.ceil(roundsOf(p, patch) / parts) * THREADS, readLine, loadLanes },
+      ...{
+        share: Math.ceil(roundsOf(p, patch) / parts) * THREADS,
+        meetings: meetingsByResult(layout.columns),
+      },
+      ...{ readLine, loadLanes },
     },
   );
   return {

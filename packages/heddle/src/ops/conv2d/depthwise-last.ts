@@ -20,7 +20,7 @@ import { asCast, defineKernel, type Intrinsics, type Memory } from '../../kernel
 import { finishEarly } from '../../kernel/passes/finish-early.js';
 import { type Lanes, loadLanes, localLanes, splatLanes, storeLanes } from '../lanes.js';
 import type { GridKernel } from '../tiled.js';
-import { type Patch, type PatchSides, sidesOf } from './depthwise-patch.js';
+import { meetingsByResult, meetingsOf, type Patch, type PatchSides, sidesOf } from './depthwise-patch.js';
 import type { Convolution } from './problem.js';
 
 /** What is convolved. A group has one channel of x. */
@@ -213,7 +213,8 @@ export function convolveDepthwiseLast(p: LastDepthwise, patch: LastPatch): GridK
     { x: buffer(p.dtype), w: buffer(p.dtype), y: buffer(p.dtype) },
     ({ x, w, y }, context) => {
       const { blockIdx, threadIdx, idiv, f32, local, local2, local4, shared, barrier, fma } = context;
-      const { problem, layout, rounds, PITCH, element, early, together, finish, numbers } = context;
+      const { problem, layout, meetings, rounds, PITCH, element } = context;
+      const { early, together, finish, numbers } = context;
       const { holdFactors, readLastLine, loadLanes, localLanes, splatLanes, storeLanes } = context;
       const { groups, inputs, outputs, size, outSize, imageOffset } = problem;
       const { patch, rows, columns, lanes, ahead, taps, channels, width, items } = layout;
@@ -287,14 +288,11 @@ export function convolveDepthwiseLast(p: LastDepthwise, patch: LastPatch): GridK
             if (rounds === 1) for (let r = 0; r < patch.rows; r++) if (rows.ends[r] === v) loadRow(r);
             for (let r = 0; r < patch.rows; r++) {
               if (met[r]! >= 0)
-                for (let u = 0; u < columns.lines.length; u++)
-                  for (let c = 0; c < patch.columns; c++)
-                    if (columns.lines[u]!.taps[c]! >= 0)
-                      sums[r][c] = fma(
-                        values[v % (ahead + 1)][u],
-                        factors[met[r]! * columns.taps + columns.lines[u]!.taps[c]!],
-                        sums[r][c],
-                      );
+                for (let n = 0; n < meetings.length; n++) {
+                  const { line, result, tap } = meetings[n]!;
+                  const t = met[r]! * columns.taps + tap;
+                  sums[r][result] = fma(values[v % (ahead + 1)][line], factors[t], sums[r][result]);
+                }
               if (rounds === 1 && rows.ends[r] === v) storeRow(r);
             }
           }
@@ -307,7 +305,14 @@ export function convolveDepthwiseLast(p: LastDepthwise, patch: LastPatch): GridK
         }
     },
     {
-      ...{ problem: p, element: asCast(p.dtype), layout, rounds, numbers },
+      ...{
+        problem: p,
+        element: asCast(p.dtype),
+        layout,
+        meetings: meetingsOf(layout.columns),
+        rounds,
+        numbers,
+      },
       ...finishRows(p.finish, (Math.max(...numbers) + 1) * patch.columns),
       ...{
         PITCH: layout.width + GAP,
@@ -338,7 +343,7 @@ export function convolveWeightDepthwiseLast(
     { x: buffer(p.dtype), dy: buffer(p.dtype), parts: buffer(f32) },
     ({ x, dy, parts }, context) => {
       const { blockIdx, threadIdx, idiv, f32, local, local2, local4, shared, barrier, fma } = context;
-      const { problem, layout, share, TOGETHER, PITCH } = context;
+      const { problem, layout, meetings, share, TOGETHER, PITCH } = context;
       const { readLastLine, loadLanes, localLanes, splatLanes, storeLanes } = context;
       const { groups, outputs, kernel, size, outSize, imageOffset, secondOffset } = problem;
       const { patch, rows, columns, lanes, ahead, taps, channels, width, items, threads } = layout;
@@ -385,14 +390,11 @@ export function convolveWeightDepthwiseLast(
           if (v + ahead < rows.lines.length) fetch(v + ahead);
           for (let r = 0; r < patch.rows; r++)
             if (met[r]! >= 0)
-              for (let c = 0; c < patch.columns; c++)
-                for (let u = 0; u < columns.lines.length; u++)
-                  if (columns.lines[u]!.taps[c]! >= 0)
-                    sums[met[r]! * columns.taps + columns.lines[u]!.taps[c]!] = fma(
-                      values[v % (ahead + 1)][u],
-                      slopes[r][c],
-                      sums[met[r]! * columns.taps + columns.lines[u]!.taps[c]!],
-                    );
+              for (let n = 0; n < meetings.length; n++) {
+                const { line, result, tap } = meetings[n]!;
+                const t = met[r]! * columns.taps + tap;
+                sums[t] = fma(values[v % (ahead + 1)][line], slopes[r][result], sums[t]);
+              }
         }
       }
 
@@ -418,7 +420,8 @@ export function convolveWeightDepthwiseLast(
       }
     },
     {
-      ...{ problem: p, layout, share: Math.ceil(layout.items / parts), TOGETHER: tapsAtOnce(layout) },
+      ...{ problem: p, layout, meetings: meetingsByResult(layout.columns) },
+      ...{ share: Math.ceil(layout.items / parts), TOGETHER: tapsAtOnce(layout) },
       ...{ PITCH: layout.width + GAP, readLastLine, loadLanes, localLanes, splatLanes, storeLanes },
     },
   );

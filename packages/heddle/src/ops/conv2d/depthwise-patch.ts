@@ -86,6 +86,21 @@ function sideOf(p: Convolution, axis: 0 | 1, results: number) {
 
 export type Side = ReturnType<typeof sideOf>;
 
+/** Where a line of the source and a result meet, and by which tap of the piece. */
+export interface Meeting {
+  readonly line: number;
+  readonly result: number;
+  readonly tap: number;
+}
+
+/** All meetings along a side: line by line, in the order of results. */
+export const meetingsOf = ({ lines }: Side): Meeting[] =>
+  lines.flatMap(({ taps }, line) => taps.flatMap((tap, result) => (tap >= 0 ? [{ line, result, tap }] : [])));
+
+/** All meetings along a side: result by result, in the order of lines. */
+export const meetingsByResult = (side: Side): Meeting[] =>
+  meetingsOf(side).sort((a, b) => a.result - b.result);
+
 /** Neighbours of a line that are read at once. */
 interface Read {
   readonly at: number;
