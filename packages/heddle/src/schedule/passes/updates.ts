@@ -22,8 +22,9 @@ export function claimUpdates(
     const [writer, another] = users.makers(node);
     if (!writer || another || taken.has(old) || updated.has(node)) continue;
     if (!mayOverwrite(writer, node, old, stored)) continue;
-    const readers = users.readers(old).filter((w) => w !== writer);
-    if ([writer, ...readers].some((w) => users.ancestors(w, updated).has(writer))) continue;
+    const followers = users.followers(writer);
+    if (followers.has(writer) || users.readers(old).some((w) => followers.has(w))) continue;
+    users.overwrite(old, writer);
     updated.set(node, old);
     taken.add(old);
   }
@@ -69,6 +70,8 @@ export function mayOverwrite(
 class MakersAndReaders {
   readonly #makers = new Map<GraphNode, Work[]>();
   readonly #readers = new Map<GraphNode, Work[]>();
+  /** Of leaves. */
+  readonly #overwriters = new Map<GraphNode, Work>();
 
   constructor(work: readonly Work[]) {
     for (const w of work) {
@@ -90,17 +93,22 @@ class MakersAndReaders {
     return this.#readers.get(node) ?? [];
   }
 
-  /** All that must run before `of`: the makers of what it reads, and the readers of what it overwrites. */
-  ancestors(of: Work, updated: ReadonlyMap<GraphNode, GraphNode>): Set<Work> {
+  /** From now on `writer` overwrites a leaf. */
+  overwrite(leaf: GraphNode, writer: Work): void {
+    this.#overwriters.set(leaf, writer);
+  }
+
+  /** All that must run after `of`: the readers of what it makes, and those that overwrite what it reads. */
+  followers(of: Work): Set<Work> {
     const found = new Set<Work>();
     const stack = [of];
     for (let at = stack.pop(); at; at = stack.pop()) {
-      const makers = [...at.reads].flatMap((node) => this.makers(node));
-      const overwritten = at.group.roots.flatMap((root) => updated.get(root) ?? []);
-      for (const need of [...makers, ...overwritten.flatMap((old) => this.readers(old))]) {
-        if (need === at || found.has(need)) continue;
-        found.add(need);
-        stack.push(need);
+      const readers = writtenBy(at.group).flatMap((node) => this.readers(node));
+      const overwriters = [...at.reads].flatMap((node) => this.#overwriters.get(node) ?? []);
+      for (const follower of [...readers, ...overwriters]) {
+        if (follower === at || found.has(follower)) continue;
+        found.add(follower);
+        stack.push(follower);
       }
     }
     return found;
