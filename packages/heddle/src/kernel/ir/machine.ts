@@ -163,27 +163,32 @@ export const FITTED = {
     latency: 1500,
   },
   /**
-   * Columns that a block, or a cluster, keeps while it reduces them. Fitted to softmax and rmsnorm of five shapes in f32 and bf16
-   * along their columns, with strips of 32 to 256 bytes: 48 timings on an H200 (2026-11-26), with a standard error of 8 %. `latency`,
-   * `meeting` and `ofCluster` are estimates, since these matrices are too large to show them.
+   * Columns that a block, or a cluster, keeps while it reduces them. Fitted to 2801 timings on an H200 (2026-11-29): softmax, its
+   * gradient, layer norm, log-sum-exp and variance along the columns of 75 matrices of f32 and bf16, from 512² to 8192², each with up
+   * to 38 ways to keep them, of which the faster ones have more weight. `memory` and `latency` were given. A way that the model
+   * chooses takes 12 % longer than the fastest, as a geometric mean.
    */
   strips: {
     /** Bytes that a multiprocessor has of the memory's bandwidth per cycle. */
     memory: 18,
     /** For another kernel after one. */
     kernel: 1900,
-    /** To compute with an element that a thread keeps in registers, and with one that it reads and computes again each time. */
-    kept: 0.125,
-    again: 0.04,
-    /** To compute an expensive value of an element, such as an exponential, once. The fit gives 0.14: see `narrow`. */
-    costly: 0.1,
+    /** To compute with an element each time, and to compute an expensive value of one, such as an exponential, once. */
+    element: 0.006,
+    costly: 0.011,
+    /** What a thread does to put a reduction of a column together, besides what it waits. */
+    joined: 0.033,
     /** From the start of a block to its first elements. */
     latency: 1200,
     /** For the threads of a block to put a reduction together, and besides for those of a cluster. */
-    meeting: 400,
-    ofCluster: 600,
-    /** How much longer accesses of single sectors take than of whole lines. The fit gives 0.5; this value makes the model choose the fastest. */
-    narrow: 0.6,
+    meeting: 630,
+    ofCluster: 1245,
+    /** How much longer the slowest block of a cluster, for which all wait, takes to read and store. */
+    uneven: 0.27,
+    /** How much longer accesses of single sectors take than of whole lines. */
+    narrow: 0.545,
+    /** How much longer copies through the L1 cache take, for each part of shared memory that is taken beyond 70 %. */
+    crowded: 0.51,
   },
   /** Rows that are kept in shared memory. Estimates, but that clusters pay: cross entropy of 50,304 bf16 was measured. */
   rows: {

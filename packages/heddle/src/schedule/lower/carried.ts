@@ -6,7 +6,7 @@ import { some } from '../../core/node.js';
 import type { GraphNode } from '../../graph/node.js';
 import { ownWeight } from '../own-weight.js';
 import type { MatrixWork } from './matrix-kernel.js';
-import { levelsOf } from './members.js';
+import { reductionLevels } from './members.js';
 
 /** Work of a value (`OpRecord.cost`) from which it is kept. */
 const WORTH_KEEPING = 10;
@@ -26,7 +26,7 @@ export function carriedOf(
   const [input, another] = inputs;
   if (!input || another) return undefined;
   const { rows, columns } = reduction.structure;
-  const reductions = levelsOf(reduction).map((level) => level.filter(({ op }) => op === 'reduce'));
+  const reductions = reductionLevels(reduction);
   const results = roots.filter(({ size }) => size === rows * columns);
   const terms = reductions.map((level) => level.map(({ src }) => src[0]!));
   for (const [level, own] of terms.entries()) {

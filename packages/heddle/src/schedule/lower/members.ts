@@ -17,6 +17,10 @@ export function levelsOf({ members }: MatrixReduction): GraphNode[][] {
   return levels;
 }
 
+/** The reductions of each level. */
+export const reductionLevels = (reduction: MatrixReduction): GraphNode[][] =>
+  levelsOf(reduction).map((level) => level.filter(({ op }) => op === 'reduce'));
+
 /** What is computed once for a row, because every element of it needs it. */
 export function neededInside({ members }: MatrixReduction): Set<GraphNode> {
   const isRow = new Map(members.map(({ node, per }) => [node, per === 'row']));

@@ -10,7 +10,7 @@ import * as k from '../../kernel/ir/ir.js';
 import { opOf } from './accumulate.js';
 import { add, BLOCK, declared, lessThan, THREAD, times } from './lowering.js';
 import type { MatrixKernel } from './matrix-kernel.js';
-import { guarded, levelsOf } from './members.js';
+import { guarded, reductionLevels } from './members.js';
 import { rowsOfWarp, type Strips } from './strip-shares.js';
 
 export class StripSums {
@@ -34,9 +34,7 @@ export class StripSums {
   /** Tell the mbarriers what comes, before another block sends it. */
   #begin(): MemoryNode {
     const { across, lanes, blocks } = this.#shares;
-    const levels = levelsOf(this.#kernel.reduction)
-      .map((level) => level.filter((node) => node.op === 'reduce'))
-      .filter((level) => level.length > 0);
+    const levels = reductionLevels(this.#kernel.reduction);
     const array: ArrayDecl = {
       ...{ name: 'full', dtype: i64, space: 'shared', dims: [levels.length], lanes: 1, form: 'barriers' },
     };

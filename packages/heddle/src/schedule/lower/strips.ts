@@ -18,6 +18,7 @@ import { Evaluator, type Vector } from './evaluate.js';
 import { inputsOf, KeptPieces, readsOf } from './kept-pieces.js';
 import { add, BLOCK, type Body, declared, lessThan, type Memories, THREAD, times } from './lowering.js';
 import { MatrixKernel, type MatrixWork, matrixBody, type Piece } from './matrix-kernel.js';
+import { reductionLevels } from './members.js';
 import { SHARED_TURN, type Strips, stripsOf } from './strip-shares.js';
 import { inPairs, joining, StripSums } from './strip-sums.js';
 
@@ -79,9 +80,11 @@ class StripKernel {
     const inner = loopSizes(axes.at(-1)!).at(-1)!;
     // Blocks can send each other numbers of 4 and of 8 bytes.
     const canShare = this.#kernel.reductions.every(({ dtype }) => dtype.bytes >= 4);
-    const isAlone = this.#kernel.ofElement.length === 0 && structure.columns <= MOST_ALONE;
+    const stores = this.#kernel.ofElement.length > 0;
+    const isAlone = !stores && structure.columns <= MOST_ALONE;
     const clusters = canShare && !isAlone ? clusterSizes(target.capability) : [1];
-    const elements = { ...reads, isCostly: carriedOf(work, inputs) !== undefined, isAlone };
+    const levels = reductionLevels(work.reduction).length;
+    const elements = { ...reads, isCostly: carriedOf(work, inputs) !== undefined, stores, levels };
     this.#shares = stripsOf(structure, inner, elements, this.#kernel.resultBytes, clusters, target);
     const { lanes, across, down, blocks, inRegisters, inShared, pieces } = this.#shares;
     const out = this.#out;

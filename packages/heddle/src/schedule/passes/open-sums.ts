@@ -8,7 +8,7 @@ import { type Group, sumsOf } from '../group.js';
 import { atom, ofAtom, toExpr } from '../lower/affine.js';
 import { type Coordinates, flatten } from '../lower/coordinates.js';
 import { Evaluator, type LoopScope } from '../lower/evaluate.js';
-import { levelsOf } from '../lower/members.js';
+import { reductionLevels } from '../lower/members.js';
 
 /**
  * What a kernel is given of the sums beside its call.
@@ -25,7 +25,7 @@ export function openSums(
   const [made] = group.roots as [GraphNode];
   const reduction = group.reduction!;
   const [parts, rows, columns] = reduction.structure.runs.map(({ size }) => size) as [number, number, number];
-  const levels = levelsOf(reduction).map((level) => level.filter(({ op }) => op === 'reduce'));
+  const levels = reductionLevels(reduction);
   const nodes = levels.flat();
   const results = sumsOf(group);
   /** What computes with these sums at a place whose last coordinate is that of a column. */
