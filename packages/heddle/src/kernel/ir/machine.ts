@@ -164,9 +164,9 @@ export const FITTED = {
   },
   /**
    * Columns that a block, or a cluster, keeps while it reduces them. Fitted to 2801 timings on an H200 (2026-11-29): softmax, its
-   * gradient, layer norm, log-sum-exp and variance along the columns of 75 matrices of f32 and bf16, from 512² to 8192², each with up
-   * to 38 ways to keep them, of which the faster ones have more weight. `memory` and `latency` were given. A way that the model
-   * chooses takes 12 % longer than the fastest, as a geometric mean.
+   * gradient, layer norm, log-sum-exp and variance along the columns of f32 and bf16, 75 cases from 512² to 8192², each with up to 38
+   * ways to keep them, of which the faster ones have more weight. `memory` and `latency` were given. What the model chooses takes 13 %
+   * longer than the fastest of these, as a geometric mean.
    */
   strips: {
     /** Bytes that a multiprocessor has of the memory's bandwidth per cycle. */
