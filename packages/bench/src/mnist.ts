@@ -17,6 +17,7 @@ import { counted } from 'heddle/internal/cli/format.js';
 import { MAIN } from 'heddle/internal/cli/main-path.js';
 import { DeviceError } from 'heddle/internal/core/errors.js';
 import { PROGRAMS, type ProgramName, type TrainingProgram } from 'heddle/internal/train/programs.js';
+import { withCachesIn } from './processes.js';
 import { selectCases } from './workload.js';
 
 export interface MnistCase {
@@ -112,7 +113,7 @@ export async function runMnistBench(options: MnistBenchOptions = {}): Promise<Mn
         const run = await trainOnce(
           [...args, '--seed', String(seed)],
           out,
-          join(folder, 'cache'),
+          join(folder, 'caches'),
           options.signal,
         );
         used = run.device;
@@ -165,17 +166,17 @@ function summary(
   };
 }
 
-/** One `heddle train` with this cache, timed from outside; its figures are those it writes. */
+/** One `heddle train` with its caches in a folder, timed from outside; its figures are those it writes. */
 async function trainOnce(
   args: readonly string[],
   out: string,
-  cache: string,
+  caches: string,
   signal: AbortSignal | undefined,
 ): Promise<TrainedRun> {
   signal?.throwIfAborted();
   const start = performance.now();
   const child = spawn(process.execPath, [MAIN, 'train', ...args, '--no-progress', '--out', out], {
-    env: { ...process.env, HEDDLE_CACHE: cache },
+    env: withCachesIn(caches),
     stdio: ['ignore', 'ignore', 'pipe'],
     ...(signal && { signal }),
   });

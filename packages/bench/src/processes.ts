@@ -3,6 +3,7 @@ import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { constants } from 'node:os';
+import { join } from 'node:path';
 
 /** A port of this machine that nothing listens on. */
 export async function freePort(): Promise<number> {
@@ -13,6 +14,16 @@ export async function freePort(): Promise<number> {
   await once(server, 'close');
   return port;
 }
+
+/**
+ * The environment of a process that keeps in `folder` all that is compiled: what Heddle's cache holds, and that of the CUDA driver.
+ * NVRTC writes to the latter from CUDA 12.9 on, so that it compiles a kernel that it has compiled for another process in no time.
+ */
+export const withCachesIn = (folder: string): NodeJS.ProcessEnv => ({
+  ...process.env,
+  HEDDLE_CACHE: join(folder, 'heddle'),
+  CUDA_CACHE_PATH: join(folder, 'cuda'),
+});
 
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 const running = new Set<ChildProcess>();

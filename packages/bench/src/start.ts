@@ -16,6 +16,7 @@ import {
 } from 'heddle/internal/cli/figures.js';
 import { DeviceError } from 'heddle/internal/core/errors.js';
 import { TRAIN_CASES } from './device-cases.js';
+import { withCachesIn } from './processes.js';
 import type { StartReport } from './start-child.js';
 import { selectCases } from './workload.js';
 
@@ -70,7 +71,7 @@ export async function runStartBench(options: StartBenchOptions = {}): Promise<St
       const runs: StartReport[] = [];
       for (let run = 0; run <= warmRuns; run++) {
         onProgress?.(`${title}, ${run === 0 ? 'empty cache' : `filled cache, ${run} of ${warmRuns}`}`);
-        const report = await startOnce(id, join(folder, 'cache'), device, signal);
+        const report = await startOnce(id, folder, device, signal);
         used = report.device;
         runs.push(report);
       }
@@ -115,17 +116,17 @@ function summary(
   };
 }
 
+/** @param folder of its caches */
 async function startOnce(
   id: string,
-  cache: string,
+  folder: string,
   device: string | undefined,
   signal: AbortSignal | undefined,
 ): Promise<StartReport> {
   signal?.throwIfAborted();
   const child = fork(fileURLToPath(new URL('./start-child.js', import.meta.url)), [id], {
     env: {
-      ...process.env,
-      HEDDLE_CACHE: cache,
+      ...withCachesIn(folder),
       ...(device !== undefined && { HEDDLE_DEVICE: device }),
     },
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
