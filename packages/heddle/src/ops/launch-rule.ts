@@ -22,7 +22,7 @@ export interface LaunchRule<Problem, Tile> {
  * A tile that takes this much longer than the fastest by the model is not compiled: the model is off by less where it
  * was fitted, and a compiler needs up to a second for each.
  */
-export const HOPELESS = 1.15;
+const HOPELESS = 1.15;
 
 /** Tiles whose cycles differ by less are equals to the model. */
 const EQUAL = 1.01;
@@ -30,12 +30,14 @@ const EQUAL = 1.01;
 /**
  * The `count` tiles that take the fewest cycles, the fastest first, but before them that of its equals whose results come in the
  * fewest parts; of equals in this too, the one considered first.
+ * @param hopeless how many times as long as the fastest others take that are left out
  */
 export function fastestTiles<Problem, Tile>(
   rule: LaunchRule<Problem, Tile>,
   target: Target,
   problem: Problem,
   count: number,
+  hopeless = HOPELESS,
 ): Tile[] {
   const ranked: { readonly tile: Tile; readonly cycles: number }[] = [];
   for (const tile of rule.candidates(target, problem))
@@ -50,7 +52,7 @@ export function fastestTiles<Problem, Tile>(
   const seen = new Set<string>();
   const tiles: Tile[] = [];
   for (const { tile, cycles } of ranked) {
-    if (tiles.length === count || cycles > HOPELESS * least) break;
+    if (tiles.length === count || cycles > hopeless * least) break;
     const key = rule.key?.(tile);
     if (key !== undefined && seen.has(key)) continue;
     if (key !== undefined) seen.add(key);

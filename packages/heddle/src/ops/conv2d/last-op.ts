@@ -11,12 +11,13 @@ import type { GraphNode, TensorType } from '../../graph/node.js';
 import { type IrFunction, irFunction } from '../../kernel/ir/ir-function.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { finishedAfter } from '../finish-cuda.js';
-import { HOPELESS, withWhole } from '../launch-rule.js';
+import { withWhole } from '../launch-rule.js';
 import { outdoWarps } from '../matmul/choose-cuda.js';
 import { matmulSum } from '../matmul/cuda-store.js';
 import { warpgroupStage } from '../matmul/warpgroup.js';
 import { ROWS } from '../matmul/warpgroup-layout.js';
 import {
+  PROMISING,
   splitName,
   WARPGROUPS,
   warpgroupCycles,
@@ -239,10 +240,7 @@ function byWarpgroups(io: KernelIo, problem: LastProblem, direction: Direction):
   return isWeight ? withPatches(ways, io, p) : ways;
 }
 
-/** How many times as long the others must take by the model for a weight gradient to take patches without timing. */
-const PATCHES_FIRST = 1.1;
-
-/** Adds the way by patches, unless there is none or the model rates it far behind. */
+/** Adds the way by patches, if there is one; of it and the others those that the model rates far behind are left out. */
 function withPatches(ways: Way[], io: KernelIo, p: LastProblem): Way[] {
   const { target } = io;
   const way = weightPatchWay(p, target);
@@ -256,10 +254,11 @@ function withPatches(ways: Way[], io: KernelIo, p: LastProblem): Way[] {
       return inParts(io, 'weight', kernel, splits, [{ input: 1 }, { input: 0 }]);
     },
   };
-  const others = warpgroupCycles({ ...asProduct(p, true), copied: true }, target);
+  const others = warpgroupCycles(asProduct(p, true), target);
   const cycles = weightPatchCycles(p, way, target);
-  if (cycles > HOPELESS * others) return ways;
-  return others >= PATCHES_FIRST * cycles ? [byPatches, ...ways] : [...ways, byPatches];
+  if (cycles > PROMISING * others) return ways;
+  if (others > PROMISING * cycles) return [byPatches];
+  return others > cycles ? [byPatches, ...ways] : [...ways, byPatches];
 }
 
 /** By own kernels, the best guess first. */

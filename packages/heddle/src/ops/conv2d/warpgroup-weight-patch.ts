@@ -18,7 +18,7 @@ import { tensorMap } from '../../kernel/ir/types.js';
 import type { Memory } from '../../kernel/language/language.js';
 import { combinations, fastestTiles, type LaunchRule } from '../launch-rule.js';
 import { LEVEL } from '../matmul/cuda-block.js';
-import { MARGIN, sumCycles } from '../matmul/cuda-tiles.js';
+import { MARGIN } from '../matmul/cuda-tiles.js';
 import { byWarpgroups } from '../matmul/warpgroup.js';
 import {
   depthOf,
@@ -31,9 +31,10 @@ import {
 import type { OperandStart, PipelineContext, WarpgroupOperand } from '../matmul/warpgroup-pipeline.js';
 import { finishInMatrix } from '../matmul/warpgroup-product.js';
 import type { ResultPlaces, SumsTile, WarpgroupPlace, WarpgroupResult } from '../matmul/warpgroup-result.js';
-import { operandOf, splitName } from '../matmul/warpgroup-tiles.js';
+import { operandOf, partCycles, splitName } from '../matmul/warpgroup-tiles.js';
 import type { GridKernel } from '../tiled.js';
 import type { LastProblem } from './last-product.js';
+import { asProduct } from './warpgroup.js';
 import { tapMap } from './warpgroup-places.js';
 import { type Geometry, imagesOf } from './warpgroup-taps.js';
 
@@ -97,15 +98,15 @@ const tilesOfResult = (p: Geometry, patch: StepPatch, rows: number): number =>
 
 /** Cycles of a stage: products, what shared memory takes and gives, and what the copy engine brings. */
 function stageCycles(p: Geometry, patch: StepPatch, rows: number): number {
-  const { rate, row, sustained } = FITTED.matmul.warpgroup;
+  const { rate, row, sustained, turned } = FITTED.matmul.warpgroup;
   const { inputs, taps } = patch;
   const isTurned = p.dtype === f32;
   const ofImages = rowsOfImages(patch, p);
   const brought = rows + ofImages;
-  const turned = isTurned ? 2 * ofImages : 0;
+  const prepared = isTurned ? turned * ofImages : 0;
   const read = (isTurned ? 1 : taps) * rows + (rows / ROWS) * taps * inputs;
   const product = (rows * taps * Math.max(inputs, ROWS) * ROW) / (rate * sustained);
-  return Math.max(product, brought + turned + read, row * brought);
+  return Math.max(product, row * brought, brought + prepared + read);
 }
 
 /** Blocks share the sums so that they fill all multiprocessors once or twice, or as often as keeps the sums short enough. */
@@ -137,10 +138,12 @@ const rule: LaunchRule<Geometry, StepPatchWay> = {
     const rows = tile.groups * ROWS;
     const perUnit = Math.ceil((tilesOfResult(p, patch, rows) * splits) / target.units);
     const stages = Math.ceil(patchesOf(patch, p) / splits);
-    const own = stages * stageCycles(p, patch, rows) + FITTED.matmul.warpgroup.store * rows * columns;
-    const sizes = { batches: groups, M: outputs, N: kernel[0] * kernel[1] * inputs };
+    const { memory, store, tile: each } = FITTED.matmul.warpgroup;
+    const worked = perUnit * (stages * stageCycles(p, patch, rows) + each + 4 * store * rows * columns);
+    const moved = asProduct(p, true).bytes! / (target.units * memory);
     // Another launch takes the sums from their parts, even if there is one.
-    return perUnit * own + FITTED.matmul.latency + sumCycles(sizes, Math.max(2, splits), target);
+    const count = Math.max(2, splits) * groups * outputs * kernel[0] * kernel[1] * inputs;
+    return Math.hypot(worked, moved) + FITTED.matmul.latency + partCycles(count, target);
   },
 
   parts: ({ tile }) => tile.splits,

@@ -233,9 +233,12 @@ export function asProduct(p: Geometry, weight: boolean): WarpgroupSizes {
   const depth = depthOf(dtype);
   const rounded = (n: number): number => Math.ceil(n / depth) * depth;
   const count = p.kernel[0] * p.kernel[1];
+  const ofImages = p.images * p.size[0] * p.size[1] * p.inputs;
+  const others = p.outputs * (weight ? pixels : count * p.inputs);
+  const bytes = p.groups * (ofImages + others) * dtype.bytes;
   if (weight) {
     const sizes = { batches: p.groups, M: p.outputs, N: count * rounded(p.inputs), K: pixels };
-    return { ...sizes, dtype, turned: { a: dtype === f32, b: dtype === f32 } };
+    return { ...sizes, dtype, bytes, turned: { a: dtype === f32, b: dtype === f32 } };
   }
   const taps = tapsOf(p);
   const { counts, phases } = taps;
@@ -245,7 +248,7 @@ export function asProduct(p: Geometry, weight: boolean): WarpgroupSizes {
   // Blocks do not share the sums of phases, nor of groups.
   return {
     ...sizes,
-    dtype,
+    ...{ dtype, bytes },
     whole: batches > 1,
     beside: areEven(p, taps) ? p.beside : 0,
     sums: phases === 1 ? p.sums : undefined,

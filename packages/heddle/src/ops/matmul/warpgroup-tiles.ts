@@ -6,7 +6,7 @@ import type { GpuLimits, Target } from '../../kernel/ir/target.js';
 import { fastestTiles, type LaunchRule, leastCycles } from '../launch-rule.js';
 import type { MatmulProblem } from './cpu.js';
 import { LEVEL } from './cuda-block.js';
-import { MARGIN, sumCycles } from './cuda-tiles.js';
+import { MARGIN } from './cuda-tiles.js';
 import type { TensorOperand } from './tensor-core-fragments.js';
 import {
   copiedRows,
@@ -24,29 +24,28 @@ import {
 } from './warpgroup-layout.js';
 
 type BlockShape = Pick<WarpgroupTile, 'groups' | 'each' | 'columns' | 'alternate' | 'level'>;
-type Shapes = readonly (readonly [BlockShape, speed: number])[];
 
-/** Warpgroups, blocks of 64 rows of each, and columns; and what share of the tensor cores' speed such a tile reaches. */
-const SHAPES: Shapes = [
-  [{ groups: 2, each: 1, columns: 256 }, 1],
-  [{ groups: 2, each: 2, columns: 128 }, 0.98],
-  [{ groups: 2, each: 1, columns: 192 }, 0.95],
-  [{ groups: 2, each: 2, columns: 128, alternate: true }, 0.88],
-  [{ groups: 2, each: 1, columns: 128 }, 0.85],
-  [{ groups: 1, each: 1, columns: 256 }, 0.75],
-  [{ groups: 2, each: 2, columns: 64 }, 0.7],
-  [{ groups: 1, each: 1, columns: 192 }, 0.68],
-  [{ groups: 2, each: 2, columns: 64, alternate: true }, 0.65],
-  [{ groups: 2, each: 1, columns: 64 }, 0.6],
-  [{ groups: 1, each: 1, columns: 128 }, 0.6],
-  [{ groups: 1, each: 1, columns: 64 }, 0.4],
+/** Warpgroups, blocks of 64 rows of each, and columns. */
+const SHAPES: readonly BlockShape[] = [
+  { groups: 2, each: 1, columns: 256 },
+  { groups: 2, each: 2, columns: 128 },
+  { groups: 2, each: 1, columns: 192 },
+  { groups: 2, each: 2, columns: 128, alternate: true },
+  { groups: 2, each: 1, columns: 128 },
+  { groups: 1, each: 1, columns: 256 },
+  { groups: 2, each: 2, columns: 64 },
+  { groups: 1, each: 1, columns: 192 },
+  { groups: 2, each: 2, columns: 64, alternate: true },
+  { groups: 2, each: 1, columns: 64 },
+  { groups: 1, each: 1, columns: 128 },
+  { groups: 1, each: 1, columns: 64 },
 ];
 
 /**
- * Tiles for split f32. The sums of a batch and both parts of A also need registers, so the larger tiles sum fewer steps in a batch.
- * Their speeds are estimates.
+ * Tiles for split f32, and what share of the tensor cores' rate they reach: estimates. The sums of a batch and both parts of A also need
+ * registers, so the larger tiles sum fewer steps in a batch.
  */
-const SPLIT_SHAPES: Shapes = [
+const SPLIT_SHAPES: readonly (readonly [BlockShape, speed: number])[] = [
   [{ groups: 2, each: 2, columns: 128, level: 16 }, 1],
   [{ groups: 2, each: 1, columns: 192, level: 16 }, 0.97],
   [{ groups: 2, each: 1, columns: 128 }, 0.97],
@@ -73,8 +72,8 @@ export interface WarpgroupSizes extends Pick<MatmulProblem, 'batches' | 'M' | 'N
   readonly sums?: ColumnSums | undefined;
   /** Of a convolution whose rows may come as patches: its images, and the taps of a column of its kernel. Default: they may not. */
   readonly images?: PatchImages | undefined;
-  /** What the copy engine brings takes its time: so tiles of patches are compared with others. Default: of patches alone. */
-  readonly copied?: boolean;
+  /** Bytes of the operands in memory. Default: of two matrices. */
+  readonly bytes?: number;
 }
 
 /** What patches are cut from. */
@@ -86,14 +85,12 @@ export interface PatchImages extends Pick<PixelPatch, 'taps' | 'dilation'> {
   readonly filled: number;
 }
 
-/** Tiles to time. Of 187 choices on an H200 (2026-11-26) the fastest tile was among the first four of the model in 185. */
-const MOST = 4;
-
 /**
- * How many times as long as a tile of patches the others must take by the model: for it to be timed, and for it to be the default,
- * which is used without timing. Where the model promised 1.16 to 1.33 on an H200, some of the others were as fast or faster.
+ * Tiles to time, of those that take less than so many times as long as the first by the model. Of 484 calls on an H200 (2026-11-29) the
+ * fastest of these takes 0.7 % longer than the fastest of about ten, as a mean.
  */
-const GAIN = { timed: 1.1, first: 1.35 } as const;
+const MOST = 3;
+export const PROMISING = 1.2;
 
 /** A tile that takes this much longer by the model is no match for another launch, whatever the model does not know. */
 const FAR = 1.5;
@@ -103,13 +100,6 @@ const STAGES = 4;
 
 interface RatedTile extends WarpgroupTile {
   readonly speed: number;
-}
-
-interface Request extends WarpgroupSizes {
-  /** Only tiles that warpgroups take by turns. Default: only those that they share. */
-  readonly alternate?: boolean;
-  /** Only tiles of patches, which two warpgroups share. Default: only others. */
-  readonly patched?: boolean;
 }
 
 /** Pixels beside each other in patches: what the copy engine stores at a time are 64. */
@@ -180,30 +170,52 @@ function withRing(tile: RatedTile, chunks: number, dtype: DType, given: Room): R
   return best;
 }
 
-/** Cycles of a stage along K: products, what shared memory takes and gives, and what the copy engine brings. */
-function stageCycles({ dtype, images, N }: WarpgroupSizes, tile: WarpgroupTile): number {
-  const { columns, patch } = tile;
-  const { filled = 1 } = images ?? {};
-  const { rate, row, sustained } = FITTED.matmul.warpgroup;
+/**
+ * Cycles of a stage along K: products, what the copy engine brings, and what shared memory, 128 bytes in a cycle, takes and gives. It
+ * gives A once, but B for each product of 64 rows.
+ */
+function stageCycles(p: WarpgroupSizes, tile: RatedTile): number {
+  const { columns, patch, speed } = tile;
+  const { rate, row, turned } = FITTED.matmul.warpgroup;
   const rows = rowsOf(tile);
+  const products = p.split ? 3 : 1;
+  const filled = p.images?.filled ?? 1;
+  const used = p.split ? columns : usedColumns(columns, p.N, p.dtype);
+  const product = (products * filled * rows * used * ROW) / (rate * speed);
   const brought = columns + (patch ? (patchesOf(tile, patch) * copiedRows(patch)) / patch.taps : rows);
-  const used = usedColumns(columns, N, dtype);
-  const read = filled * (rows + (rows / ROWS) * used);
-  const product = (filled * rows * Math.max(used, ROWS) * ROW) / (rate * sustained);
-  return Math.max(product, brought + read, row * brought);
+  const read = filled * (rows + ((products * rows) / ROWS) * used);
+  // B is turned by threads, and its low parts are written and read besides.
+  const prepared = ((p.turned.b ? turned : 0) + (p.split ? 2 : 0)) * columns;
+  return Math.max(product, row * brought, brought + read + prepared);
 }
 
-const rule: LaunchRule<Request, RatedTile> = {
+/** Cycles of a tile of C after its products. */
+function finishCycles(p: WarpgroupSizes, tile: RatedTile): number {
+  const { beside, instruction, store, sum, tile: each } = FITTED.matmul.warpgroup;
+  const elements = rowsOf(tile) * usedColumns(tile.columns, p.N, p.dtype);
+  // Blocks that share K store f32, and another kernel has the epilogue.
+  if (tile.splits > 1) return each + 4 * store * elements;
+  const [all, brought] = [p.beside ?? 0, tile.beside ?? 0];
+  const bytes = store + brought * beside.brought + (all - brought) * beside.read;
+  const sums = isSummed(p, tile) ? p.sums!.levels.flat().length : 0;
+  const computed = instruction * (p.following ?? 0) + sum * sums;
+  return each + (p.dtype.bytes * bytes + computed) * elements;
+}
+
+/** Cycles for parts of sums to be stored, and added up by another kernel. @param count of their elements, f32 */
+export const partCycles = (count: number, { units }: Target): number =>
+  FITTED.matmul.anotherKernel + (8 * count) / (units * FITTED.matmul.warpgroup.again);
+
+/** Whether the kernel computes the sums of columns that are wanted. */
+const isSummed = ({ sums }: WarpgroupSizes, { patch, splits }: RatedTile): boolean =>
+  sums !== undefined && splits === 1 && patch?.inOrder !== false;
+
+const rule: LaunchRule<WarpgroupSizes, RatedTile> = {
   *candidates({ units, limits }, p) {
-    const { M, N, K, alternate = false, batches, beside = 0, dtype, images, patched, split, whole } = p;
+    const { M, N, K, batches, beside = 0, dtype, images, split, whole } = p;
     const depth = depthOf(dtype);
     const chunks = Math.ceil(K / depth);
-    const shapes = (split ? SPLIT_SHAPES : SHAPES)
-      .filter(([shape]) => (shape.alternate ?? false) === alternate && !(patched && shape.groups === 1))
-      .flatMap(([shape, speed]) =>
-        (patched ? patchesFor(shape, images!) : [undefined]).map((patch) => ({ ...shape, speed, patch })),
-      );
-    for (const shape of shapes) {
+    for (const shape of shapesFor(p)) {
       const [rows, { columns }] = [rowsOf(shape), shape];
       // Half a tile at least is in the matrix, unless no smaller one is to be had.
       if ((rows >= 2 * M && rows > 64) || (columns >= 2 * N && columns > 64)) continue;
@@ -232,81 +244,61 @@ const rule: LaunchRule<Request, RatedTile> = {
 
   cycles(target, p, tile) {
     const { units } = target;
-    const { columns, patch, splits, speed } = tile;
-    const { latency, warpgroup } = FITTED.matmul;
-    const rows = rowsOf(tile);
-    const depth = depthOf(p.dtype);
-    const tiles = Math.ceil(heightOf(p, tile) / rows) * Math.ceil(p.N / columns) * p.batches * splits;
+    const { alternate, columns, patch, splits } = tile;
+    const { batches, dtype, M, N } = p;
+    const { anotherKernel, latency, warpgroup } = FITTED.matmul;
+    const tiles = Math.ceil(heightOf(p, tile) / rowsOf(tile)) * Math.ceil(N / columns) * batches * splits;
     const together = patch?.taps ?? 1;
-    const chunks = Math.ceil(Math.ceil(p.K / depth) / together / splits) * together;
-    const products = p.split ? 3 : 1;
-    const used = p.split ? columns : usedColumns(columns, p.N, p.dtype);
-    // With fewer columns than 64, reading rows of A from shared memory takes as long as the products of 64.
-    const wide = Math.max(used, ROWS);
-    const product = (products * rows * wide * depth * p.dtype.bytes) / (warpgroup.rate * speed);
-    // Shared memory gives 128 bytes in a cycle: to the copies, to the rows of A once, to B for each product of 64 of them, and for
-    // its turn and its low parts.
-    const { a, b } = p.turned;
-    const prepared = (b ? 2 : 0) + (p.split ? (b ? 1 : 2) : 0);
-    const moved = a || b || p.split ? 2 * rows + (1 + (products * rows) / 64 + prepared) * columns : 0;
-    const { brought, read: readBeside } = warpgroup.beside;
-    const [all, ours] = splits > 1 ? [0, 0] : [p.beside ?? 0, tile.beside ?? 0];
-    const beside = (ours * brought + (all - ours) * readBeside) * p.dtype.bytes;
-    const multiplied = chunks * (patch || p.copied ? stageCycles(p, tile) : Math.max(product, moved));
-    const summed = splits > 1 ? 0 : warpgroup.sum * (p.sums?.levels.flat().length ?? 0);
-    // Where blocks share K, another kernel reads what is stored.
-    const reading = (p.M * p.N * p.dtype.bytes) / (units * FITTED.matmul.received);
-    const apart =
-      p.sums && (splits > 1 || patch?.inOrder === false) ? FITTED.matmul.anotherKernel + reading : 0;
-    const instruction = warpgroup.instruction[tile.alternate ? 'alone' : 'shared'];
-    const following = splits > 1 ? 0 : instruction * (p.following ?? 0);
-    const finished = (warpgroup.store + beside + summed + following) * rows * used;
-    const perUnit = Math.ceil(tiles / units);
+    const stages = Math.ceil(Math.ceil(p.K / depthOf(dtype)) / together / splits) * together;
+    const multiplied = stages * stageCycles(p, tile);
+    const finished = finishCycles(p, tile);
     // By turns, one warpgroup finishes its sums while the other multiplies: all but the last.
-    const each = tile.alternate ? Math.max(multiplied, (multiplied + finished) / 2) : multiplied + finished;
-    const last = tile.alternate ? finished : 0;
-    return perUnit * each + last + latency + sumCycles(p, splits, target) + apart;
+    const both = multiplied + finished;
+    const each = alternate ? Math.max(multiplied, both / warpgroup.byTurns) : both;
+    const worked = Math.ceil(tiles / units) * each + (alternate ? finished : 0);
+    const results = batches * M * N;
+    const operands = p.bytes ?? batches * (M + N) * p.K * dtype.bytes;
+    const stored = splits > 1 ? 0 : results * dtype.bytes * (1 + (p.beside ?? 0));
+    const moved = (operands + stored) / (units * warpgroup.memory);
+    // Another kernel reads the result, for sums of its columns.
+    const parts = splits > 1 ? partCycles(splits * results, target) : 0;
+    const isSummedApart = p.sums !== undefined && !isSummed(p, tile);
+    const sums = isSummedApart ? anotherKernel + (results * dtype.bytes) / (units * warpgroup.again) : 0;
+    return Math.hypot(worked, moved) + latency + parts + sums;
   },
 
   // Images are cut in one way for each tile.
-  key: ({ groups, each, columns, alternate, splits }) => [groups, each, columns, alternate, splits].join(),
+  key: ({ groups, each, columns, alternate, patch, splits }) =>
+    [groups, each, columns, alternate, patch !== undefined, splits].join(),
 
   parts: ({ splits }) => splits,
 };
+
+/** Shapes of tiles, with the patches that their rows may be. Two warpgroups share tiles of patches. */
+function shapesFor({ images, split }: WarpgroupSizes): Omit<RatedTile, 'stages' | 'splits'>[] {
+  if (split) return SPLIT_SHAPES.map(([shape, speed]) => ({ ...shape, speed }));
+  return SHAPES.flatMap((shape) => {
+    const arePatched = images && shape.groups === 2 && !shape.alternate;
+    const patches = [undefined, ...(arePatched ? patchesFor(shape, images) : [])];
+    return patches.map((patch) => ({ ...shape, speed: FITTED.matmul.warpgroup.sustained, patch }));
+  });
+}
 
 /** Blocks that share the sums of a few tiles: one or two for each multiprocessor. */
 const splitsFor = (tiles: number, units: number): number[] =>
   [Math.floor(units / tiles), Math.floor((2 * units) / tiles)].filter((n) => n > 1);
 
-/**
- * Ways to multiply by warpgroups that share tiles, the most promising first. Behind them is the best by turns, if it promises
- * more: how much of an epilogue hides behind products has to be timed. Where copies may be the limit, a tile of patches is the first or the
- * second.
- */
+/** Ways to multiply, the most promising first. */
 export function warpgroupTiles(p: WarpgroupSizes, target: Target, count = MOST): WarpgroupTile[] {
   // As a left operand what lies across K costs less: the transpose is computed, unless columns of its tiles would be summed.
   if (p.turned.b && !p.turned.a && !p.split && !p.sums) {
     const transpose = { ...p, M: p.N, N: p.M, turned: { a: true, b: false } };
     return warpgroupTiles(transpose, target, count).map((tile) => ({ ...tile, exchanged: true }));
   }
-  const together = fastestTiles(rule, target, p, count);
-  const byTurns = fastestTiles(rule, target, { ...p, alternate: true }, 1);
-  const cycles = (tile: RatedTile): number => rule.cycles(target, p, tile);
-  const promising = byTurns.filter((tile) => together.every((other) => cycles(tile) < cycles(other)));
-  return [...withPatches(together, p, target).slice(0, count), ...promising];
+  return fastestTiles(rule, target, p, count, PROMISING);
 }
 
-/** And the best tile of patches, if others promise to take longer for their copies. */
-function withPatches(others: readonly RatedTile[], p: WarpgroupSizes, target: Target): readonly RatedTile[] {
-  const patched = p.images && fastestTiles(rule, target, { ...p, patched: true }, 1)[0];
-  if (!patched) return others;
-  const copied = (tile: RatedTile): number => rule.cycles(target, { ...p, copied: true }, tile);
-  const gain = Math.min(...others.map(copied)) / copied(patched);
-  if (gain < GAIN.timed) return others;
-  return others.toSpliced(gain >= GAIN.first ? 0 : 1, 0, patched);
-}
-
-/** The best tile whose sums no blocks share, and the best by turns: none if shared sums promise to take far less. */
+/** The best tile whose sums no blocks share: none if shared sums promise to take far less. */
 export function wholeTiles(p: WarpgroupSizes, target: Target): WarpgroupTile[] {
   const whole = { ...p, whole: true };
   return warpgroupCycles(whole, target) <= FAR * warpgroupCycles(p, target)
@@ -314,7 +306,7 @@ export function wholeTiles(p: WarpgroupSizes, target: Target): WarpgroupTile[] {
     : [];
 }
 
-/** Cycles of the best tile that warpgroups share. */
+/** Cycles of the best tile. */
 export const warpgroupCycles = (p: WarpgroupSizes, target: Target): number => leastCycles(rule, target, p);
 
 /**
