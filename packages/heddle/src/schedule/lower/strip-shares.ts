@@ -198,6 +198,9 @@ function cyclesOf(
   return rounds * round;
 }
 
+/** What `suitsStrips` found for a target: planning a network asks hundreds of times for a few structures. */
+const found = new WeakMap<Target, Map<string, boolean>>();
+
 /**
  * Whether strips take less time than kernels for the reductions and one for what is made of them. These read every tensor again, but any
  * number of blocks can share in that. They are rated as two passes, each of which reads all tensors and moves one besides.
@@ -206,9 +209,17 @@ function cyclesOf(
 export function suitsStrips(structure: Structure, tensors: number, target: Target): boolean {
   const { rows: results, columns: length, contiguous, bytes } = structure;
   if (contiguous) return false;
-  const { memory, latency, kernel } = FITTED.strips;
-  const moved = (results * length * bytes) / (target.units * memory);
-  const reads = { tensors, bytes, isUniform: true, stores: true, levels: 1 };
-  const strips = stripsOf(structure, results, reads, 4, clusterSizes(target.capability), target);
-  return strips.cycles < latency + 2 * ((tensors + 1) * moved + kernel);
+  const key = [results, length, bytes, tensors].join();
+  const known = found.get(target) ?? new Map<string, boolean>();
+  found.set(target, known);
+  let suits = known.get(key);
+  if (suits === undefined) {
+    const { memory, latency, kernel } = FITTED.strips;
+    const moved = (results * length * bytes) / (target.units * memory);
+    const reads = { tensors, bytes, isUniform: true, stores: true, levels: 1 };
+    const strips = stripsOf(structure, results, reads, 4, clusterSizes(target.capability), target);
+    suits = strips.cycles < latency + 2 * ((tensors + 1) * moved + kernel);
+    known.set(key, suits);
+  }
+  return suits;
 }
