@@ -102,11 +102,10 @@ function stageCycles(p: Geometry, patch: StepPatch, rows: number): number {
   const { inputs, taps } = patch;
   const isTurned = p.dtype === f32;
   const ofImages = rowsOfImages(patch, p);
-  const brought = rows + ofImages;
   const prepared = isTurned ? turned * ofImages : 0;
   const read = (isTurned ? 1 : taps) * rows + (rows / ROWS) * taps * inputs;
   const product = (rows * taps * Math.max(inputs, ROWS) * ROW) / (rate * sustained);
-  return Math.max(product, row * brought, brought + prepared + read);
+  return Math.max(product, row.a * rows + row.b * ofImages, rows + ofImages + prepared + read);
 }
 
 /** Blocks share the sums so that they fill all multiprocessors once or twice, or as often as keeps the sums short enough. */
