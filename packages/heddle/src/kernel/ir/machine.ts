@@ -79,7 +79,7 @@ export const FITTED = {
     },
     /**
      * By warpgroups. Fitted to 4,663 timings of 484 products and convolutions of 14 training steps in bf16 and tf32 (H200, 2026-11-29): the
-     * first guess takes 3 % longer than the best, as a mean.
+     * first guess takes 3.4 % longer than the best, as a mean.
      */
     warpgroup: {
       /** Multiply-adds of a multiprocessor per cycle, times the bytes of an operand; and what share of it lasts. */

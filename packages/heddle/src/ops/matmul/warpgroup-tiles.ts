@@ -87,7 +87,7 @@ export interface PatchImages extends Pick<PixelPatch, 'taps' | 'dilation'> {
 
 /**
  * Tiles to time, of those that take less than so many times as long as the first by the model. Of 484 calls on an H200 (2026-11-29) the
- * fastest of these takes 0.7 % longer than the fastest of about ten, as a mean.
+ * fastest of these takes 0.9 % longer than the fastest of about ten, as a mean.
  */
 const MOST = 3;
 export const PROMISING = 1.2;
@@ -212,7 +212,7 @@ const isSummed = ({ sums }: WarpgroupSizes, { patch, splits }: RatedTile): boole
 
 const rule: LaunchRule<WarpgroupSizes, RatedTile> = {
   *candidates({ units, limits }, p) {
-    const { M, N, K, batches, beside = 0, dtype, images, split, whole } = p;
+    const { M, N, K, batches, beside = 0, dtype, split, whole } = p;
     const depth = depthOf(dtype);
     const chunks = Math.ceil(K / depth);
     const isFollowed = beside > 0 || (p.following ?? 0) > 0 || p.sums !== undefined;
@@ -231,8 +231,8 @@ const rule: LaunchRule<WarpgroupSizes, RatedTile> = {
       for (const splits of whole ? [1] : new Set([least, 1, 2, 3, 4, 6, 8, 16, ...splitsFor(tiles, units)])) {
         if (splits < least || splits * (shape.patch?.taps ?? 1) > chunks) continue;
         if (splits > least && tiles * splits > 2 * units) continue;
-        // A block has a tile for each warpgroup. Where nothing follows the sums there is little to hide: a launch alone is as fast, but in
-        // a row, where power is the limit, they take up to 13 % longer (f16, 8192 × 1024 × 4096 on an H200, 2026-11-29).
+        // A block has a tile for each warpgroup. Without an epilogue there is little to hide, and what the tuner takes for faster may be
+        // slower in a row, where power is the limit.
         if (shape.alternate && (tiles * splits <= units || !isFollowed)) continue;
         // Parts are finished by another kernel.
         const whole = isOneB && splits === 1 ? chunks : Infinity;
