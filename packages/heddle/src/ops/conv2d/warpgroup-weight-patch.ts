@@ -15,6 +15,7 @@ import { f32 } from '../../core/dtype.js';
 import { FITTED } from '../../kernel/ir/machine.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { tensorMap } from '../../kernel/ir/types.js';
+import { WARPGROUP_TIMES } from '../../kernel/ir/warpgroup-times.js';
 import type { Memory } from '../../kernel/language/language.js';
 import { combinations, fastestTiles, type LaunchRule } from '../launch-rule.js';
 import { LEVEL } from '../matmul/cuda-block.js';
@@ -98,7 +99,7 @@ const tilesOfResult = (p: Geometry, patch: StepPatch, rows: number): number =>
 
 /** Cycles of a stage: products, what shared memory takes and gives, and what the copy engine brings. */
 function stageCycles(p: Geometry, patch: StepPatch, rows: number): number {
-  const { rate, row, sustained, turned } = FITTED.matmul.warpgroup;
+  const { rate, row, sustained, turned } = WARPGROUP_TIMES;
   const { inputs, taps } = patch;
   const isTurned = p.dtype === f32;
   const ofImages = rowsOfImages(patch, p);
@@ -137,7 +138,7 @@ const rule: LaunchRule<Geometry, StepPatchWay> = {
     const rows = tile.groups * ROWS;
     const perUnit = Math.ceil((tilesOfResult(p, patch, rows) * splits) / target.units);
     const stages = Math.ceil(patchesOf(patch, p) / splits);
-    const { memory, store, tile: each } = FITTED.matmul.warpgroup;
+    const { memory, store, tile: each } = WARPGROUP_TIMES;
     const worked = perUnit * (stages * stageCycles(p, patch, rows) + each + 4 * store * rows * columns);
     const moved = asProduct(p, true).bytes! / (target.units * memory);
     // Another launch takes the sums from their parts, even if there is one.

@@ -3,6 +3,7 @@ import { type DType, f32 } from '../../core/dtype.js';
 import type { ColumnSums, Variant } from '../../graph/fused-op.js';
 import { FITTED } from '../../kernel/ir/machine.js';
 import type { GpuLimits, Target } from '../../kernel/ir/target.js';
+import { WARPGROUP_TIMES } from '../../kernel/ir/warpgroup-times.js';
 import { fastestTiles, type LaunchRule, leastCycles } from '../launch-rule.js';
 import type { MatmulProblem } from './cpu.js';
 import { LEVEL } from './cuda-block.js';
@@ -176,7 +177,7 @@ function withRing(tile: RatedTile, chunks: number, dtype: DType, given: Room): R
  */
 function stageCycles(p: WarpgroupSizes, tile: RatedTile): number {
   const { columns, patch, speed } = tile;
-  const { rate, row, turned } = FITTED.matmul.warpgroup;
+  const { rate, row, turned } = WARPGROUP_TIMES;
   const rows = rowsOf(tile);
   const products = p.split ? 3 : 1;
   const filled = p.images?.filled ?? 1;
@@ -191,7 +192,7 @@ function stageCycles(p: WarpgroupSizes, tile: RatedTile): number {
 
 /** Cycles of a tile of C after its products. */
 function finishCycles(p: WarpgroupSizes, tile: RatedTile): number {
-  const { beside, instruction, store, sum, tile: each } = FITTED.matmul.warpgroup;
+  const { beside, instruction, store, sum, tile: each } = WARPGROUP_TIMES;
   const elements = rowsOf(tile) * usedColumns(tile.columns, p.N, p.dtype);
   // Blocks that share K store f32, and another kernel has the epilogue.
   if (tile.splits > 1) return each + 4 * store * elements;
@@ -204,7 +205,7 @@ function finishCycles(p: WarpgroupSizes, tile: RatedTile): number {
 
 /** Cycles for parts of sums to be stored, and added up by another kernel. @param count of their elements, f32 */
 export const partCycles = (count: number, { units }: Target): number =>
-  FITTED.matmul.anotherKernel + (8 * count) / (units * FITTED.matmul.warpgroup.again);
+  FITTED.matmul.anotherKernel + (8 * count) / (units * WARPGROUP_TIMES.again);
 
 /** Whether the kernel computes the sums of columns that are wanted. */
 const isSummed = ({ sums }: WarpgroupSizes, { patch, splits }: RatedTile): boolean =>
@@ -248,11 +249,12 @@ const rule: LaunchRule<WarpgroupSizes, RatedTile> = {
     const { units } = target;
     const { alternate, columns, patch, splits } = tile;
     const { batches, dtype, M, N } = p;
-    const { anotherKernel, latency, warpgroup } = FITTED.matmul;
+    const { anotherKernel, latency } = FITTED.matmul;
+    const { again, byTurns, memory } = WARPGROUP_TIMES;
     const tiles = Math.ceil(heightOf(p, tile) / rowsOf(tile)) * Math.ceil(N / columns) * batches * splits;
     const together = patch?.taps ?? 1;
     const stages = Math.ceil(Math.ceil(p.K / depthOf(dtype)) / together / splits) * together;
-    const { product, overlap } = warpgroup.byTurns;
+    const { product, overlap } = byTurns;
     const multiplied = stages * stageCycles(p, tile) * (alternate ? product : 1);
     const finished = finishCycles(p, tile);
     // By turns, one warpgroup finishes its sums while the other multiplies: all but the last.
@@ -262,11 +264,11 @@ const rule: LaunchRule<WarpgroupSizes, RatedTile> = {
     const results = batches * M * N;
     const operands = p.bytes ?? batches * (M + N) * p.K * dtype.bytes;
     const stored = splits > 1 ? 0 : results * dtype.bytes * (1 + (p.beside ?? 0));
-    const moved = (operands + stored) / (units * warpgroup.memory);
+    const moved = (operands + stored) / (units * memory);
     // Another kernel reads the result, for sums of its columns.
     const parts = splits > 1 ? partCycles(splits * results, target) : 0;
     const isSummedApart = p.sums !== undefined && !isSummed(p, tile);
-    const sums = isSummedApart ? anotherKernel + (results * dtype.bytes) / (units * warpgroup.again) : 0;
+    const sums = isSummedApart ? anotherKernel + (results * dtype.bytes) / (units * again) : 0;
     return Math.hypot(worked, moved) + latency + parts + sums;
   },
 
@@ -283,7 +285,7 @@ function shapesFor({ images, split }: WarpgroupSizes): Omit<RatedTile, 'stages' 
   return SHAPES.flatMap((shape) => {
     const arePatched = images && shape.groups === 2 && !shape.alternate;
     const patches = [undefined, ...(arePatched ? patchesFor(shape, images) : [])];
-    return patches.map((patch) => ({ ...shape, speed: FITTED.matmul.warpgroup.sustained, patch }));
+    return patches.map((patch) => ({ ...shape, speed: WARPGROUP_TIMES.sustained, patch }));
   });
 }
 

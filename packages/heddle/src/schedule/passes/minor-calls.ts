@@ -3,6 +3,7 @@ import { callOf } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
 import { FITTED } from '../../kernel/ir/machine.js';
 import type { Target } from '../../kernel/ir/target.js';
+import { WARPGROUP_TIMES } from '../../kernel/ir/warpgroup-times.js';
 import type { Group } from '../group.js';
 import { readsOfGroup } from './followers.js';
 
@@ -47,10 +48,10 @@ export function minorCalls(
 function cyclesOf(group: Group, stored: ReadonlySet<GraphNode>, { units }: Target): number {
   const { node } = group.call!;
   const { op, arg } = callOf(node);
-  const { anotherKernel, warpgroup } = FITTED.matmul;
+  const { anotherKernel } = FITTED.matmul;
   const products = (op.flops?.(node, arg) ?? 0) / 2;
   const moved = [...readsOfGroup(group, stored), ...group.roots].reduce((n, of) => n + bytesOf(of), 0);
-  const multiplying = (products * node.src[0]!.dtype.bytes) / (units * warpgroup.rate);
+  const multiplying = (products * node.src[0]!.dtype.bytes) / (units * WARPGROUP_TIMES.rate);
   return anotherKernel + Math.max(multiplying, moved / (units * FITTED.strips.memory));
 }
 
