@@ -16,8 +16,8 @@ export async function freePort(): Promise<number> {
 }
 
 /**
- * The environment of a process that keeps in `folder` all that is compiled: what Heddle's cache holds, and that of the CUDA driver.
- * NVRTC writes to the latter from CUDA 12.9 on, so that it compiles a kernel that it has compiled for another process in no time.
+ * The environment of a process whose caches are in `folder`: Heddle's, and the CUDA driver's. From CUDA 12.9 on, NVRTC uses the driver's
+ * cache, and finds there what it has compiled for other processes.
  */
 export const withCachesIn = (folder: string): NodeJS.ProcessEnv => ({
   ...process.env,

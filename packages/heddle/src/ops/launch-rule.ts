@@ -30,7 +30,7 @@ const EQUAL = 1.01;
 /**
  * The `count` tiles that take the fewest cycles, the fastest first, but before them that of its equals whose results come in the
  * fewest parts; of equals in this too, the one considered first.
- * @param hopeless how many times as long as the fastest others take that are left out
+ * @param hopeless tiles that take more than so many times as long as the fastest are left out
  */
 export function fastestTiles<Problem, Tile>(
   rule: LaunchRule<Problem, Tile>,

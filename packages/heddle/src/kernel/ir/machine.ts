@@ -1,7 +1,7 @@
 /**
  * The model of a GPU that launch rules rank their ways by. What a multiprocessor has room for follows from its limits
- * (target.ts). How long things take is fitted, and stands in one table, but for warpgroups (warpgroup-times.ts): cycles of an H200
- * unless said otherwise. A model ranks; the autotuner times the first few.
+ * (target.ts). How long things take is fitted, and stands in one table, in cycles of an H200 unless said otherwise; products by
+ * warpgroups have a table of their own (warpgroup-times.ts). A model ranks; the autotuner times the first few.
  */
 import { GPU, type GpuLimits } from './target.js';
 

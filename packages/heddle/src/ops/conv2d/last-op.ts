@@ -240,7 +240,7 @@ function byWarpgroups(io: KernelIo, problem: LastProblem, direction: Direction):
   return isWeight ? withPatches(ways, io, p) : ways;
 }
 
-/** Adds the way by patches, if there is one; of it and the others those that the model rates far behind are left out. */
+/** Adds the way by patches, if there is one. If the model rates it or the others far behind, these are left out. */
 function withPatches(ways: Way[], io: KernelIo, p: LastProblem): Way[] {
   const { target } = io;
   const way = weightPatchWay(p, target);

@@ -87,8 +87,8 @@ export interface PatchImages extends Pick<PixelPatch, 'taps' | 'dilation'> {
 }
 
 /**
- * Tiles to time, of those that take less than so many times as long as the first by the model. Of 484 calls on an H200 (2026-11-29) the
- * fastest of these takes 0.9 % longer than the fastest of about ten, as a mean.
+ * At most how many tiles are timed, and how many times as long as the first they may take by the model. For 484 calls on an H200
+ * (2026-11-29) the fastest of these takes 0.9 % longer than the fastest of about ten, on average.
  */
 const MOST = 3;
 export const PROMISING = 1.2;
@@ -172,8 +172,8 @@ function withRing(tile: RatedTile, chunks: number, dtype: DType, given: Room): R
 }
 
 /**
- * Cycles of a stage along K: products, what the copy engine brings, and what shared memory, 128 bytes in a cycle, takes and gives. It
- * gives A once, but B for each product of 64 rows.
+ * Cycles of a stage along K: the longest of its products, its copies, and its traffic to and from shared memory at 128 bytes per cycle. A is
+ * read once, B for each product of 64 rows.
  */
 function stageCycles(p: WarpgroupSizes, tile: RatedTile): number {
   const { columns, patch, speed } = tile;
@@ -185,16 +185,16 @@ function stageCycles(p: WarpgroupSizes, tile: RatedTile): number {
   const product = (products * filled * rows * used * ROW) / (rate * speed);
   const ofA = patch ? (patchesOf(tile, patch) * copiedRows(patch)) / patch.taps : rows;
   const read = filled * (rows + ((products * rows) / ROWS) * used);
-  // B is turned by threads, and its low parts are written and read besides.
+  // Threads transpose B, and write and read its low parts.
   const prepared = ((p.turned.b ? turned : 0) + (p.split ? 2 : 0)) * columns;
   return Math.max(product, row.a * ofA + row.b * columns, ofA + columns + read + prepared);
 }
 
-/** Cycles of a tile of C after its products. */
+/** Cycles of the epilogue of a tile. */
 function finishCycles(p: WarpgroupSizes, tile: RatedTile): number {
   const { beside, instruction, store, sum, tile: each } = WARPGROUP_TIMES;
   const elements = rowsOf(tile) * usedColumns(tile.columns, p.N, p.dtype);
-  // Blocks that share K store f32, and another kernel has the epilogue.
+  // Blocks that share K store f32, and another kernel runs the epilogue.
   if (tile.splits > 1) return each + 4 * store * elements;
   const [all, brought] = [p.beside ?? 0, tile.beside ?? 0];
   const bytes = store + brought * beside.brought + (all - brought) * beside.read;
@@ -203,7 +203,7 @@ function finishCycles(p: WarpgroupSizes, tile: RatedTile): number {
   return each + (p.dtype.bytes * bytes + computed) * elements;
 }
 
-/** Cycles for parts of sums to be stored, and added up by another kernel. @param count of their elements, f32 */
+/** Cycles for storing parts of sums, and for the kernel that adds them up. @param count of their elements, f32 */
 export const partCycles = (count: number, { units }: Target): number =>
   FITTED.matmul.anotherKernel + (8 * count) / (units * WARPGROUP_TIMES.again);
 
@@ -232,8 +232,8 @@ const rule: LaunchRule<WarpgroupSizes, RatedTile> = {
       for (const splits of whole ? [1] : new Set([least, 1, 2, 3, 4, 6, 8, 16, ...splitsFor(tiles, units)])) {
         if (splits < least || splits * (shape.patch?.taps ?? 1) > chunks) continue;
         if (splits > least && tiles * splits > 2 * units) continue;
-        // A block has a tile for each warpgroup. Without an epilogue there is little to hide, and what the tuner takes for faster may be
-        // slower in a row, where power is the limit.
+        // Each warpgroup of a block needs a tile. Without an epilogue taking turns hides little, and a tile that is faster when timed
+        // alone may be slower under sustained load, where power is the limit.
         if (shape.alternate && (tiles * splits <= units || !isFollowed)) continue;
         // Parts are finished by another kernel.
         const whole = isOneB && splits === 1 ? chunks : Infinity;
@@ -257,7 +257,7 @@ const rule: LaunchRule<WarpgroupSizes, RatedTile> = {
     const { product, overlap } = byTurns;
     const multiplied = stages * stageCycles(p, tile) * (alternate ? product : 1);
     const finished = finishCycles(p, tile);
-    // By turns, one warpgroup finishes its sums while the other multiplies: all but the last.
+    // By turns, the epilogue of one warpgroup overlaps with the products of the other, except for the last.
     const both = multiplied + finished;
     const each = alternate ? Math.max(multiplied, both / overlap) : both;
     const worked = Math.ceil(tiles / units) * each + (alternate ? finished : 0);
@@ -265,8 +265,8 @@ const rule: LaunchRule<WarpgroupSizes, RatedTile> = {
     const operands = p.bytes ?? batches * (M + N) * p.K * dtype.bytes;
     const stored = splits > 1 ? 0 : results * dtype.bytes * (1 + (p.beside ?? 0));
     const moved = (operands + stored) / (units * memory);
-    // Another kernel reads the result, for sums of its columns.
     const parts = splits > 1 ? partCycles(splits * results, target) : 0;
+    // Another kernel reads the result, and sums its columns.
     const isSummedApart = p.sums !== undefined && !isSummed(p, tile);
     const sums = isSummedApart ? anotherKernel + (results * dtype.bytes) / (units * again) : 0;
     return Math.hypot(worked, moved) + latency + parts + sums;

@@ -198,7 +198,7 @@ function cyclesOf(
   return rounds * round;
 }
 
-/** What `suitsStrips` found for a target: planning a network asks hundreds of times for a few structures. */
+/** Answers of `suitsStrips`, by target: planning a network asks hundreds of times about a few structures. */
 const found = new WeakMap<Target, Map<string, boolean>>();
 
 /**
