@@ -176,7 +176,7 @@ test('a schedule with a call that is too small to be timed is read again, whatev
     chosen: (key) => memory.get(key),
   };
   const square = (n: number): GraphNode => matmul(b.leaf([n, n], f32, false), b.leaf([n, n], f32, false));
-  const both = (): GraphNode[] => [square(4096), square(64)];
+  const both = (): GraphNode[] => [square(3072), square(64)];
   const { of, made } = kept({ tuner, roots: both() });
   assert.deepEqual([made, memory.size], [true, 1]);
   assert.ok(!kept({ tuner, roots: both() }).made);

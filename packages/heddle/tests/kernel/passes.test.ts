@@ -276,6 +276,28 @@ test('limit-unrolling and copies: what the CUDA compiler is not asked for', () =
     '  for j from 0 to 128 step 1 unroll',
     '    y[i] = y[i] * j',
   ]);
+  // Long rounds that wait for threads stay a loop, unless their number says which registers they take.
+  const rounds = (chooses: boolean): KernelIr =>
+    defineKernel(
+      'k',
+      { y: buffer(f32) },
+      ({ y }, { barrier, chooses, f32, idiv, local }) => {
+        const sums = local(f32, 8);
+        for (let i = 0; i < 8; i++) {
+          const first = i * 2;
+          for (let j = 0; j < 128; j++) y[first] = y[first + j]! * 2;
+          barrier();
+          sums[chooses ? idiv(first, 2) : 0] = y[first];
+        }
+      },
+      { chooses },
+    );
+  const [outer, inner] = ['for i from 0 to 8 step 1', 'for j from 0 to 128 step 1 unroll'];
+  for (const chooses of [false, true])
+    assert.deepEqual(
+      lines(compile(rounds(chooses), H200)).filter((line) => line.includes('for ')),
+      [`${outer}${chooses ? ' unroll' : ' rolled'}`, `  ${inner}`],
+    );
   const copies = defineKernel('k', { x: buffer(f32), n: i32 }, ({ x, n }, { copyAsync, shared, f32 }) => {
     const s = shared(f32, 4);
     copyAsync(s, 0, x, n, n > 0);

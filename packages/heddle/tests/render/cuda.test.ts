@@ -251,6 +251,14 @@ test('a loop evaluates its end once', () => {
   assert.match(source, /#pragma unroll\n {2}for \(int i = 0, i_end = end; i < i_end; i \+= 2\) \{/);
 });
 
+test('a loop that is to stay is not unrolled by the compiler of its own accord', () => {
+  const i = variable('i');
+  const loop = (unroll: 'never' | 'rolled'): string =>
+    text(forLoop(i, int(0), int(4), int(1), block([writeY(readX(read(i)), read(i))]), unroll));
+  assert.match(loop('rolled'), /#pragma unroll 1\n {2}for \(int i = 0; i < 4; i\+\+\) \{/);
+  assert.doesNotMatch(loop('never'), /#pragma/);
+});
+
 test('a while loop whose update is a statement still runs it on continue', () => {
   const i = variable('i', i32, false);
   const source = text(

@@ -83,6 +83,7 @@ extern "C" __global__ void matmul_tf32x3_warpgroups(const __grid_constant__ Tens
   alignas(16) unsigned own_2[4][4];
   alignas(16) float zeros[4];
   alignas(16) float u[1][2];
+  alignas(16) f32x2 picked[8];
   alignas(16) f32x2 values[8];
   alignas(16) f32x2 totals[1];
   alignas(16) f32x2 biases[4];
@@ -593,96 +594,128 @@ extern "C" __global__ void matmul_tf32x3_warpgroups(const __grid_constant__ Tens
       const int taken_1 = taken;
       // const thread = threadIdx.x % THREADS;
       const int thread = index_below(threadIdx.x, 1024) % 128;
-      // for (let e = 0; e < each; e++) {
+      // for (let tile = 0; tile < each * panels; tile++) {
       #pragma unroll
-      for (int e = 0; e < 1; e++) {
-        // for (let panel = 0; panel < panels; panel++) {
-        #pragma unroll
-        for (int panel = 0; panel < 2; panel++) {
-          // const number = taken * each * panels + e * panels + panel;
-          const int number_2 = wrap_add(wrap_add(wrap_mul(wrap_mul(taken_1, 1), 2), wrap_mul(e, 2)), panel);
-          // const held = number % 2;
-          const int held_1 = number_2 % 2;
-          // const place = tilePlace(at, group % together, e, panel, context);
-          const int sharer = group % 2;
-          // const down = (sharer * each + e) * ROWS;
-          const int down = wrap_mul(wrap_add(wrap_mul(sharer, 1), e), 64);
-          // const across = panel * width;
-          const int across = wrap_mul(panel, 32);
-          // for (let i = 0; i < across; i++) {
+      for (int tile_1 = 0; tile_1 < 2; tile_1++) {
+        // const e = idiv(tile, panels);
+        const int e = tile_1 / 2;
+        // const panel = tile % panels;
+        const int panel = tile_1 % 2;
+        // const number = taken * each * panels + tile;
+        const int number_2 = wrap_add(wrap_mul(wrap_mul(taken_1, 1), 2), tile_1);
+        // const held = number % 2;
+        const int held_1 = number_2 % 2;
+        // if (candidate + 1 === each * panels || tile === candidate) {
+        if (tile_1 == 0) {
+          // for (let i = 0; i < idiv(width, 4 * lanes); i++)
           #pragma unroll
           for (int i = 0; i < 4; i++) {
-            // for (let half = 0; half < 2; half++) {
+            // for (let half = 0; half < 2; half++)
             #pragma unroll
             for (int half = 0; half < 2; half++) {
-              // const across = 4 * work.lanes * i + work.lanes * (thread % 4);
-              const int across_1 = wrap_add(wrap_mul(8, i), wrap_mul(2, thread % 4));
-              // const warp = idiv(thread, 32);
-              const int warp = thread / 32;
-              // const g = idiv(thread % 32, 4);
-              const int g = thread % 32 / 4;
-              // const row = place.row + own.row;
-              const int row_1 = wrap_add(wrap_add(row, down), wrap_add(wrap_add(wrap_mul(16, warp), g), wrap_mul(8, half)));
-              // const column = place.column + own.column;
-              const int column_1 = wrap_add(wrap_add(column, across), across_1);
               // const first = 2 * lanes * (panel * idiv(width, 4 * lanes) + i);
-              const int first_1 = wrap_mul(4, wrap_add(wrap_mul(panel, 4), i));
+              const int first_1 = wrap_mul(4, wrap_add(0, i));
               // const n = e * views.count + idiv(first, idiv(viewColumns, 2));
-              const int n = e * 1 + first_1 / 32;
+              const int n = 0 + first_1 / 32;
               // const of = first % idiv(viewColumns, 2);
               const int of = first_1 % 32;
               // const at = of + 2 * half;
               const int at = of + 2 * half;
-              // const v = sumsOf(sums, e, panel, i, half, context);
-              const f32x2 v = f32x2{sums[n][at], sums[n][at + 1]};
-              // const ofBias = work.biased ? biases[exchanged ? 0 : i]! : v;
-              const f32x2 ofBias = v;
-              // values[2 * i + half] = finished;
-              values[2 * i + half] = v;
+              // picked[2 * i + half] = sumsOf(sums, idiv(candidate, panels), candidate % panels, i, half, context);
+              picked[2 * i + half] = f32x2{sums[n][at], sums[n][at + 1]};
             }
           }
-          // if (byEngine && thread === 0) tmaWait(1);
-          if (thread == 0) {
-            tma_wait_1();
-          }
-          // groupBarrier(1 + group, THREADS);
-          group_barrier(wrap_add(1, group), 128);
-          // for (let i = 0; i < across; i++) {
+        } else {
+          // for (let i = 0; i < idiv(width, 4 * lanes); i++)
           #pragma unroll
           for (int i = 0; i < 4; i++) {
-            // for (let half = 0; half < 2; half++) {
+            // for (let half = 0; half < 2; half++)
             #pragma unroll
             for (int half = 0; half < 2; half++) {
-              // const across = 4 * work.lanes * i + work.lanes * (thread % 4);
-              const int across_1 = 8 * i + 2 * (thread % 4);
-              // const warp = idiv(thread, 32);
-              const int warp = thread / 32;
-              // const g = idiv(thread % 32, 4);
-              const int g = thread % 32 / 4;
-              // else store2(cs, group, held, row, column, values[2 * i + half]);
-              *reinterpret_cast<f32x2*>(swizzled_128(cs, ((group) * 2 + held_1) * 64 + 16 * warp + g + 8 * half, (across_1) * 4)) = values[2 * i + half];
+              // const first = 2 * lanes * (panel * idiv(width, 4 * lanes) + i);
+              const int first_1 = wrap_mul(4, wrap_add(4, i));
+              // const n = e * views.count + idiv(first, idiv(viewColumns, 2));
+              const int n = 0 + first_1 / 32;
+              // const of = first % idiv(viewColumns, 2);
+              const int of = first_1 % 32;
+              // const at = of + 2 * half;
+              const int at = of + 2 * half;
+              // picked[2 * i + half] = sumsOf(sums, idiv(candidate, panels), candidate % panels, i, half, context);
+              picked[2 * i + half] = f32x2{sums[n][at], sums[n][at + 1]};
             }
           }
-          // if (byEngine) fenceAsync();
-          fence_async();
-          // groupBarrier(1 + group, THREADS);
-          group_barrier(wrap_add(1, group), 128);
-          // else if (thread === 0) {
-          if (thread == 0) {
-            // : { batch, row: row + down, column: column + across };
-            const int row_1 = wrap_add(row, down);
-            const int column_1 = wrap_add(column, across);
-            // const to = work.inParts ? split * work.sizes.batches + batch : batch;
-            const int to = batch;
-            // for (let i = 0; i < boxes; i++)
-            #pragma unroll
-            for (int i = 0; i < 1; i++) {
-              // tmaStore(c, to, row, column + i * width, cs, group, held, i * idiv(ROWS, boxes), 0);
-              tma_store_3d(cs + ((((group) * 2 + held_1) * 64 + wrap_mul(i, 64)) * 32 + 0) * 4, c, wrap_add(column_1, wrap_mul(i, 32)), row_1, to);
-            }
-            // tmaCommit();
-            tma_commit();
+        }
+        // const place = tilePlace(at, group % together, e, panel, context);
+        const int sharer = group % 2;
+        // const down = (sharer * each + e) * ROWS;
+        const int down = wrap_mul(wrap_add(wrap_mul(sharer, 1), e), 64);
+        // const across = panel * width;
+        const int across = wrap_mul(panel, 32);
+        // for (let i = 0; i < across; i++) {
+        #pragma unroll
+        for (int i = 0; i < 4; i++) {
+          // for (let half = 0; half < 2; half++) {
+          #pragma unroll
+          for (int half = 0; half < 2; half++) {
+            // const across = 4 * work.lanes * i + work.lanes * (thread % 4);
+            const int across_1 = wrap_add(wrap_mul(8, i), wrap_mul(2, thread % 4));
+            // const warp = idiv(thread, 32);
+            const int warp = thread / 32;
+            // const g = idiv(thread % 32, 4);
+            const int g = thread % 32 / 4;
+            // const row = place.row + own.row;
+            const int row_1 = wrap_add(wrap_add(row, down), wrap_add(wrap_add(wrap_mul(16, warp), g), wrap_mul(8, half)));
+            // const column = place.column + own.column;
+            const int column_1 = wrap_add(wrap_add(column, across), across_1);
+            // const v = work.isLoop ? picked[2 * i + half]! : sumsOf(sums, e, panel, i, half, context);
+            const f32x2 v = picked[2 * i + half];
+            // const ofBias = work.biased ? biases[exchanged ? 0 : i]! : v;
+            const f32x2 ofBias = v;
+            // values[2 * i + half] = finished;
+            values[2 * i + half] = v;
           }
+        }
+        // if (byEngine && thread === 0) tmaWait(1);
+        if (thread == 0) {
+          tma_wait_1();
+        }
+        // groupBarrier(1 + group, THREADS);
+        group_barrier(wrap_add(1, group), 128);
+        // for (let i = 0; i < across; i++) {
+        #pragma unroll
+        for (int i = 0; i < 4; i++) {
+          // for (let half = 0; half < 2; half++) {
+          #pragma unroll
+          for (int half = 0; half < 2; half++) {
+            // const across = 4 * work.lanes * i + work.lanes * (thread % 4);
+            const int across_1 = 8 * i + 2 * (thread % 4);
+            // const warp = idiv(thread, 32);
+            const int warp = thread / 32;
+            // const g = idiv(thread % 32, 4);
+            const int g = thread % 32 / 4;
+            // else store2(cs, group, held, row, column, values[2 * i + half]);
+            *reinterpret_cast<f32x2*>(swizzled_128(cs, ((group) * 2 + held_1) * 64 + 16 * warp + g + 8 * half, (across_1) * 4)) = values[2 * i + half];
+          }
+        }
+        // if (byEngine) fenceAsync();
+        fence_async();
+        // groupBarrier(1 + group, THREADS);
+        group_barrier(wrap_add(1, group), 128);
+        // else if (thread === 0) {
+        if (thread == 0) {
+          // : { batch, row: row + down, column: column + across };
+          const int row_1 = wrap_add(row, down);
+          const int column_1 = wrap_add(column, across);
+          // const to = work.inParts ? split * work.sizes.batches + batch : batch;
+          const int to = batch;
+          // for (let i = 0; i < boxes; i++)
+          #pragma unroll
+          for (int i = 0; i < 1; i++) {
+            // tmaStore(c, to, row, column + i * width, cs, group, held, i * idiv(ROWS, boxes), 0);
+            tma_store_3d(cs + ((((group) * 2 + held_1) * 64 + wrap_mul(i, 64)) * 32 + 0) * 4, c, wrap_add(column_1, wrap_mul(i, 32)), row_1, to);
+          }
+          // tmaCommit();
+          tma_commit();
         }
       }
       // taken += 1;

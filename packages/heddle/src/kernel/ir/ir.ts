@@ -120,10 +120,10 @@ export type Statement =
   | Shaped<'if', null, typeof NONE>
   /**
    * A counted loop: the variable goes from start while < end in steps > 0, and the body never sets it; start, end
-   * and step are evaluated once, before. `unroll`: true asks for it, 'never' keeps the loop. src: [start, end, step,
-   * body block]
+   * and step are evaluated once, before. `unroll`: true asks for it, 'never' keeps the loop here, 'rolled' in what a
+   * renderer's compiler makes of it, too. src: [start, end, step, body block]
    */
-  | Shaped<'for', { readonly variable: Variable; readonly unroll: boolean | 'never' }, typeof NONE>
+  | Shaped<'for', { readonly variable: Variable; readonly unroll: boolean | 'never' | 'rolled' }, typeof NONE>
   /** src: [condition, body block, update block]; `continue` goes to the update. */
   | Shaped<'while', null, typeof NONE>
   | Shaped<'break', null, typeof NONE>
@@ -138,6 +138,8 @@ export type Statement =
   | Shaped<'assert', string, typeof NONE>
   /** src: the values; arg: the text, with {} for each. */
   | Shaped<'print', string, typeof NONE>;
+
+export type For = Extract<Statement, { op: 'for' }>;
 
 export type Node = Expr | MemoryNode | Statement;
 
@@ -363,7 +365,7 @@ export const forLoop = (
   end: Expr,
   step: Expr,
   body: Statement,
-  unroll: boolean | 'never' = false,
+  unroll: boolean | 'never' | 'rolled' = false,
   at?: Location,
 ): Statement => statement('for', [start, end, step, body], { variable, unroll }, at);
 export const whileLoop = (condition: Expr, body: Statement, update: Statement, at?: Location): Statement =>

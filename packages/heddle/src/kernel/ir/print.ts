@@ -92,7 +92,9 @@ class Printer {
       }
       case 'for': {
         const range = `${this.expr(a!)} to ${this.expr(b!)} step ${this.expr(c!)}`;
-        const unroll = { true: ' unroll', false: '', never: ' loop' }[`${node.arg.unroll}`];
+        const unroll = { true: ' unroll', false: '', never: ' loop', rolled: ' rolled' }[
+          `${node.arg.unroll}`
+        ];
         return [
           `${pad}for ${this.#names.of(node.arg.variable)} from ${range}${unroll}`,
           ...this.block(d!, depth + 1),

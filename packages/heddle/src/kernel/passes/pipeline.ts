@@ -1,6 +1,6 @@
 /** The kernel compiler: from the parsed kernel to what renderers print. `PASSES` is the list, in the order they run. */
 import { verify } from '#passes/checks.js';
-import { promotionForCuda } from '#passes/promote-for-cuda.js';
+import { promotionForCuda, unrollingForCuda } from '#passes/for-cuda-compiler.js';
 import { env } from '../../core/env.js';
 import { debug } from '../../core/log.js';
 import { topological } from '../../core/node.js';
@@ -21,7 +21,7 @@ import type { KernelPass, KernelSetting } from './pass.js';
 import { promote } from './promote.js';
 import { simplify } from './simplify.js';
 import { reduceStrength } from './strength.js';
-import { limitUnrolling, unroll } from './unroll.js';
+import { unroll } from './unroll.js';
 
 /** The CUDA compiler does these itself, and does them better. */
 const cpu = ({ target }: KernelSetting): boolean => target.model === 'blocks';
@@ -96,12 +96,7 @@ export const PASSES: readonly KernelPass[] = [
     when: cuda,
     run: settleCopies,
   },
-  {
-    name: 'limit-unrolling',
-    why: 'a long loop takes the CUDA compiler long to unroll, and gains little',
-    when: cuda,
-    run: limitUnrolling,
-  },
+  ...unrollingForCuda,
   {
     name: 'overlap',
     why: 'a launch that starts while those ahead still run waits for them before it touches memory',

@@ -1,16 +1,9 @@
 /** Unroll short loops with constant bounds, inner ones first, so that their indices become constants. */
-import { constant, type Expr, type KernelIr, type Node, type Statement } from '../ir/ir.js';
-import { copyOf, jumps, rewriteStatements } from '../ir/walk.js';
+import { constant, type Expr, type For, type KernelIr, type Node, type Statement } from '../ir/ir.js';
+import { copyOf, jumps } from '../ir/walk.js';
 
 /** More iterations than this stay a loop. */
 const MOST_ITERATIONS = 16;
-/** The CUDA compiler is not asked to unroll more: it would take long, and gain little. */
-const MOST_FOR_CUDA = 128;
-/**
- * Nor is it asked to unroll a loop that would grow beyond so many nodes, about 100 KB of code: the loop would run slower, since its
- * code would no longer fit into the instruction cache.
- */
-const MOST_NODES_FOR_CUDA = 50_000;
 /** Code that would grow beyond this many nodes stays a loop. */
 const MOST_NODES = 4096;
 
@@ -18,22 +11,8 @@ export function unroll(ir: KernelIr): KernelIr {
   return { ...ir, body: unrollIn(ir.body) };
 }
 
-/** Loops that the CUDA compiler is asked to unroll, without the long ones: inner loops first. */
-export function limitUnrolling(ir: KernelIr): KernelIr {
-  const rule = (s: Statement): Statement | undefined =>
-    s.op === 'for' &&
-    s.arg.unroll === true &&
-    (roundsOf(s) > MOST_FOR_CUDA || unrolledSize(s) > MOST_NODES_FOR_CUDA)
-      ? { ...s, arg: { ...s.arg, unroll: false } }
-      : undefined;
-  const body = rewriteStatements(ir.body, rule);
-  return body === ir.body ? ir : { ...ir, body };
-}
-
-type For = Extract<Statement, { op: 'for' }>;
-
 /** Rounds of a loop with constant bounds; NaN for another. */
-function roundsOf({ src }: For): number {
+export function roundsOf({ src }: For): number {
   const [from, to, by] = src.slice(0, 3).map((e) => (e.op === 'const' ? Number(e.arg) : Number.NaN));
   return Math.ceil((to! - from!) / by!);
 }
@@ -79,18 +58,11 @@ function iterations(loop: For): Statement[] | undefined {
 const sizes = new WeakMap<Node, number>();
 
 /** Nodes of the text that a renderer writes: one that is shared counts each time. */
-function sizeOf(node: Node): number {
+export function sizeOf(node: Node): number {
   let size = sizes.get(node);
   if (size === undefined) {
     size = (node.src as readonly Node[]).reduce((sum, s) => sum + sizeOf(s), 1);
     sizes.set(node, size);
   }
   return size;
-}
-
-/** The same, with the body of a loop that the CUDA compiler is asked to unroll counted once for each of its rounds. */
-function unrolledSize(node: Node): number {
-  if (node.type.kind !== 'none') return sizeOf(node);
-  const once = (node.src as readonly Node[]).reduce((sum, s) => sum + unrolledSize(s), 1);
-  return node.op === 'for' && node.arg.unroll === true ? roundsOf(node) * once : once;
 }

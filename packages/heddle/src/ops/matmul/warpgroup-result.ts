@@ -112,6 +112,8 @@ export interface ResultWork {
   readonly pitch: number;
   readonly panels: number;
   readonly boxes: number;
+  /** Whether the tiles that C goes by way of share their code, in a loop: long code takes the compiler long. */
+  readonly isLoop: boolean;
   readonly c: ResultPlaces;
   readonly inParts: boolean;
   /** Whether the two rows of sums that a thread has of each wgmma are neighbours. */
@@ -138,12 +140,15 @@ export interface ResultContext extends Intrinsics {
   readonly finish: IrFunction;
   readonly bias: IrFunction;
   readonly out: DType;
+  /** Of the sums. */
+  readonly summed: DType;
   readonly ROWS: number;
   readonly THREADS: number;
   readonly storeSums: typeof storeSums;
   readonly rowInTile: typeof rowInTile;
   readonly lanesInTile: typeof lanesInTile;
   readonly sumsOf: typeof sumsOf;
+  readonly pickSums: typeof pickSums;
   readonly tilePlace: typeof tilePlace;
   readonly inBoxes: typeof inBoxes;
   readonly finished: typeof finished;
@@ -225,6 +230,26 @@ function sumsOf(
   return lanes === 4
     ? vec4(sums[n][at], sums[n][at + 1], sums[n][at + 4], sums[n][at + 5])
     : vec2(sums[n][at], sums[n][at + 1]);
+}
+
+/**
+ * Copies the sums of one tile of `cs`, whose number is known when the kernel runs: registers cannot be indexed, so each tile has a branch.
+ * @param candidate the tile is this one or a later one: a constant
+ */
+function pickSums(
+  picked: Memory,
+  sums: Memory,
+  tile: number,
+  candidate: number,
+  context: ResultContext,
+): void {
+  const { idiv, pickSums, sumsOf, work } = context;
+  const { each, lanes, panels, width } = work;
+  if (candidate + 1 === each * panels || tile === candidate) {
+    for (let i = 0; i < idiv(width, 4 * lanes); i++)
+      for (let half = 0; half < 2; half++)
+        picked[2 * i + half] = sumsOf(sums, idiv(candidate, panels), candidate % panels, i, half, context);
+  } else pickSums(picked, sums, tile, candidate + 1, context);
 }
 
 /** The epilogue's value for neighbours in a row. */
@@ -337,80 +362,82 @@ function storeSums(
   const { arrive, f32, fenceAsync, groupBarrier, idiv, load2, load4, local2, local4, store2, store4 } =
     context;
   const { splat2, splat4, threadIdx, tmaCommit, tmaWait, waitBarrier } = context;
-  const { bias, finishAt, inBoxes, out, lanesInTile, stored, storeTile, sumColumns, sumsOf } = context;
-  const { tilePlace, work, THREADS } = context;
+  const { bias, finishAt, inBoxes, out, lanesInTile, pickSums, stored, storeTile, sumColumns } = context;
+  const { summed, sumsOf, tilePlace, work, THREADS } = context;
   const { beside: matrices, columnSums, each, exchanged, groups, inParts, lanes, panels, together } = work;
   const inPanel = idiv(work.width, 4 * lanes);
   const inTile = idiv(work.used, 4 * lanes);
   const { byEngine } = work.c;
   const thread = threadIdx.x % THREADS;
+  const picked = lanes === 4 ? local4(summed, 2 * inPanel) : local2(summed, 2 * inPanel);
   const values = lanes === 4 ? local4(out, 2 * inPanel) : local2(out, 2 * inPanel);
   const totals = local2(f32, Math.max(1, columnSums));
   const biases = lanes === 4 ? local4(f32, inPanel) : local2(f32, inPanel);
-  for (let e = 0; e < each; e++) {
-    for (let panel = 0; panel < panels; panel++) {
-      const number = taken * each * panels + e * panels + panel;
-      const held = number % 2;
-      // A constant where all panels have as many, so that loops are unrolled.
-      const across = inTile % inPanel === 0 ? inPanel : Math.min(inPanel, inTile - panel * inPanel);
-      const place = tilePlace(at, group % together, e, panel, context);
-      const brought = matrices > 0 ? number % work.brought : 0;
-      if (matrices > 0) waitBarrier(beside.full, work.brought * group + brought, idiv(number, work.brought));
-      // All neighbours of the transpose have one column in C.
-      if (work.biased)
-        for (let i = 0; i < (exchanged ? 1 : across); i++) {
-          const column = place.column + lanesInTile(thread, i, 0, context).column;
-          biases[i] = bias(lanes === 4 ? splat4(0) : splat2(0), column);
-        }
-      for (let i = 0; i < across; i++) {
-        for (let half = 0; half < 2; half++) {
-          const own = lanesInTile(thread, i, half, context);
-          const row = place.row + own.row;
-          const column = place.column + own.column;
-          const v = sumsOf(sums, e, panel, i, half, context);
-          const keep = (finished: number) => {
-            values[2 * i + half] = finished;
-          };
-          if (inParts) keep(v);
-          else {
-            // What lies beyond C is not stored, as it is.
-            if (!work.isFree) keep(stored(v));
-            const ofBias = work.biased ? biases[exchanged ? 0 : i]! : v;
-            if (matrices > 0) {
-              const of = inBoxes(own, context);
-              const read = (tile: number): number =>
-                lanes === 4
-                  ? load4(beside.tiles, tile, brought, of.row, of.column)
-                  : load2(beside.tiles, tile, brought, of.row, of.column);
-              const first = read(group);
-              const second = matrices > 1 ? read(groups + group) : first;
-              finishAt(v, first, second, ofBias, at.batch, row, column, keep, context);
-            } else finishAt(v, v, v, ofBias, at.batch, row, column, keep, context);
-          }
-        }
+  for (let tile = 0; tile < each * panels; tile++) {
+    const e = idiv(tile, panels);
+    const panel = tile % panels;
+    const number = taken * each * panels + tile;
+    const held = number % 2;
+    // A constant where all panels have as many, so that loops are unrolled.
+    const across = inTile % inPanel === 0 ? inPanel : Math.min(inPanel, inTile - panel * inPanel);
+    if (work.isLoop) pickSums(picked, sums, tile, 0, context);
+    const place = tilePlace(at, group % together, e, panel, context);
+    const brought = matrices > 0 ? number % work.brought : 0;
+    if (matrices > 0) waitBarrier(beside.full, work.brought * group + brought, idiv(number, work.brought));
+    // All neighbours of the transpose have one column in C.
+    if (work.biased)
+      for (let i = 0; i < (exchanged ? 1 : across); i++) {
+        const column = place.column + lanesInTile(thread, i, 0, context).column;
+        biases[i] = bias(lanes === 4 ? splat4(0) : splat2(0), column);
       }
-      // The copy engine has read the tile that comes now.
-      if (byEngine && thread === 0) tmaWait(1);
-      groupBarrier(1 + group, THREADS);
-      if (matrices > 0 && columnSums === 0 && thread === 0)
-        arrive(beside.empty, work.brought * group + brought);
-      for (let i = 0; i < across; i++) {
-        for (let half = 0; half < 2; half++) {
-          const { row, column } = inBoxes(lanesInTile(thread, i, half, context), context);
-          if (lanes === 4) store4(cs, group, held, row, column, values[2 * i + half]);
-          else store2(cs, group, held, row, column, values[2 * i + half]);
+    for (let i = 0; i < across; i++) {
+      for (let half = 0; half < 2; half++) {
+        const own = lanesInTile(thread, i, half, context);
+        const row = place.row + own.row;
+        const column = place.column + own.column;
+        const v = work.isLoop ? picked[2 * i + half]! : sumsOf(sums, e, panel, i, half, context);
+        const keep = (finished: number) => {
+          values[2 * i + half] = finished;
+        };
+        if (inParts) keep(v);
+        else {
+          // What lies beyond C is not stored, as it is.
+          if (!work.isFree) keep(stored(v));
+          const ofBias = work.biased ? biases[exchanged ? 0 : i]! : v;
+          if (matrices > 0) {
+            const of = inBoxes(own, context);
+            const read = (tile: number): number =>
+              lanes === 4
+                ? load4(beside.tiles, tile, brought, of.row, of.column)
+                : load2(beside.tiles, tile, brought, of.row, of.column);
+            const first = read(group);
+            const second = matrices > 1 ? read(groups + group) : first;
+            finishAt(v, first, second, ofBias, at.batch, row, column, keep, context);
+          } else finishAt(v, v, v, ofBias, at.batch, row, column, keep, context);
         }
       }
-      if (byEngine) fenceAsync();
-      groupBarrier(1 + group, THREADS);
-      const tile = { group, held, brought, thread };
-      if (!byEngine) storeTile(c, cs, tile, at, place.row, place.column, context);
-      else if (thread === 0) {
-        storeTile(c, cs, tile, at, place.row, place.column, context);
-        tmaCommit();
-      }
-      if (columnSums > 0) sumColumns(cs, values, totals, beside, tile, place, context);
     }
+    // The copy engine has read the tile that comes now.
+    if (byEngine && thread === 0) tmaWait(1);
+    groupBarrier(1 + group, THREADS);
+    if (matrices > 0 && columnSums === 0 && thread === 0)
+      arrive(beside.empty, work.brought * group + brought);
+    for (let i = 0; i < across; i++) {
+      for (let half = 0; half < 2; half++) {
+        const { row, column } = inBoxes(lanesInTile(thread, i, half, context), context);
+        if (lanes === 4) store4(cs, group, held, row, column, values[2 * i + half]);
+        else store2(cs, group, held, row, column, values[2 * i + half]);
+      }
+    }
+    if (byEngine) fenceAsync();
+    groupBarrier(1 + group, THREADS);
+    const stores = { group, held, brought, thread };
+    if (!byEngine) storeTile(c, cs, stores, at, place.row, place.column, context);
+    else if (thread === 0) {
+      storeTile(c, cs, stores, at, place.row, place.column, context);
+      tmaCommit();
+    }
+    if (columnSums > 0) sumColumns(cs, values, totals, beside, stores, place, context);
   }
 }
 
@@ -511,6 +538,7 @@ export const RESULT = {
     rowInTile,
     lanesInTile,
     sumsOf,
+    pickSums,
     tilePlace,
     inBoxes,
     finished,

@@ -335,6 +335,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
   const isOneB = across === 1 && batches === 1 && splits === 1;
   const filled = Math.min(depth, Math.ceil(p.K / step) * step);
   const levels = inParts ? [] : (p.sums?.levels ?? []);
+  const panels = Math.ceil(used / width);
   // Columns of all tiles across that are computed.
   const computed = across === 1 ? used : across * columns;
   const hasAllColumns = (exchanged ? down * rows : computed) === N;
@@ -360,9 +361,11 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
     share: Math.ceil(Math.max(...lengths) / served.steps / splits) * served.steps,
     ...{ step, filled, served },
     stays: isOneB && !p.b.tiles.turned && p.split === undefined && tile.stages % lengths[0]! === 0,
-    ...{ used, panels: Math.ceil(used / width), views, viewColumns: used / views.count },
+    ...{ used, panels, views, viewColumns: used / views.count },
     a: p.a.tiles,
     b: p.b.tiles,
+    // Other kernels are short enough, and follow their tiles faster: their instructions overlap.
+    isLoop: (levels.length > 0 || p.split !== undefined) && used % width === 0 && tile.each * panels > 1,
     c: p.result.places,
     inParts,
     beside,

@@ -360,6 +360,7 @@ class Writer {
     const last = bound(end, texts[1]!, 'end');
     const by = bound(step, texts[2]!, 'step');
     if (unroll === true) this.#line('#pragma unroll');
+    else if (unroll === 'rolled') this.#line('#pragma unroll 1');
     const update = Number(by.literal) === 1 ? `${name}++` : `${name} += ${by.text}`;
     const condition = infix(postfix(name), '<', last, PRECEDENCE.relation).text;
     this.#line(`for (${registerType(variable.type)} ${held.join(', ')}; ${condition}; ${update}) {`);
