@@ -63,11 +63,16 @@ export const writtenBy = ({ roots, regions }: Group): GraphNode[] => [
 /** The nodes whose values are there, or some of them, when a group is done: its roots, and the wholes. */
 export const madeBy = (group: Group): Set<GraphNode> => new Set([...group.roots, ...writtenBy(group)]);
 
-/** The groups that make each node: several where it is put together of parts. */
-export function makersOf(groups: readonly Group[]): Map<GraphNode, Group[]> {
+const knownMakers = new WeakMap<readonly Group[], ReadonlyMap<GraphNode, readonly Group[]>>();
+
+/** The groups that make each node: several where it is put together of parts. They are found once for a list, which stays as it is. */
+export function makersOf(groups: readonly Group[]): ReadonlyMap<GraphNode, readonly Group[]> {
+  const known = knownMakers.get(groups);
+  if (known) return known;
   const makers = new Map<GraphNode, Group[]>();
   for (const group of groups)
     for (const node of madeBy(group)) makers.set(node, [...(makers.get(node) ?? []), group]);
+  knownMakers.set(groups, makers);
   return makers;
 }
 

@@ -49,16 +49,15 @@ export function mayOverwrite(
   // A library reads wherever it likes.
   if (stages.some((s) => uses(old)(s) && ('library' in s.work || !uses(node)(s)))) return false;
   // So does a hand-written kernel with its operands: what it computes of the old values is not safe.
-  const read = new Set([...stored, old]);
-  const isRead = (n: GraphNode): boolean => n === old || (!read.has(n) && readsOf(n, read).has(old));
+  const isRead = (n: GraphNode): boolean =>
+    n === old || (!stored.has(n) && readsOf(n, new Set([...stored, old])).has(old));
   if (call?.node.src.some(isRead)) return false;
   const ofLine = new Set<GraphNode>();
   if (readsFirst)
     for (const { node: member } of reduction!.members)
       if (member.op === 'reduce' || member.op === 'gather') ofLine.add(member);
   // Threads of a reduction's kernel read of what the others write, also by way of its own results.
-  const before = reduction ? new Set([...stored].filter((n) => !roots.includes(n))) : new Set(stored);
-  for (const member of ofLine) before.add(member);
+  const before = reduction ? new Set([...[...stored].filter((n) => !roots.includes(n)), ...ofLine]) : stored;
   const isInPlace = (n: GraphNode): boolean => before.has(n) || onlyInPlace(n, old, before);
   return (
     roots.every((root) => (reduction ? isInPlace(root) : onlyInPlace(root, old, before))) &&

@@ -65,11 +65,17 @@ function limitUnrolling(ir: KernelIr): KernelIr {
   return body === ir.body ? ir : { ...ir, body };
 }
 
+const sizes = new WeakMap<Node, number>();
+
 /** Nodes of a statement, with the body of a loop that the CUDA compiler is asked to unroll counted once for each of its rounds. */
 function unrolledSize(node: Node): number {
   if (node.type.kind !== 'none') return sizeOf(node);
+  const known = sizes.get(node);
+  if (known !== undefined) return known;
   const once = (node.src as readonly Node[]).reduce((sum, s) => sum + unrolledSize(s), 1);
-  return node.op === 'for' && node.arg.unroll === true ? roundsOf(node) * once : once;
+  const size = node.op === 'for' && node.arg.unroll === true ? roundsOf(node) * once : once;
+  sizes.set(node, size);
+  return size;
 }
 
 /** Whether a round waits for other threads. */
