@@ -4,10 +4,11 @@
  * Kernels are given the functions as constants: they see nothing but their arguments.
  */
 
-/** The value of a polynomial. @param coefficients that of the highest power first */
+/** The value of a polynomial. @param coefficients two at least, that of the highest power first */
 export const polynomial = (x: number, coefficients: readonly number[]): number => {
-  let sum = coefficients[0]!;
-  for (let k = 1; k < coefficients.length; k++) sum = sum * x + coefficients[k]!;
+  // In a kernel, the product with x says of which dtype the sum is.
+  let sum = coefficients[0]! * x + coefficients[1]!;
+  for (let k = 2; k < coefficients.length; k++) sum = sum * x + coefficients[k]!;
   return sum;
 };
 

@@ -364,7 +364,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
     ...{ used, panels, views, viewColumns: used / views.count },
     a: p.a.tiles,
     b: p.b.tiles,
-    // Other kernels are short enough, and follow their tiles faster: their instructions overlap.
+    // The code of other kernels is short enough without a loop, and instructions of one tile overlap with those of the next.
     isLoop: (levels.length > 0 || p.split !== undefined) && used % width === 0 && tile.each * panels > 1,
     c: p.result.places,
     inParts,
