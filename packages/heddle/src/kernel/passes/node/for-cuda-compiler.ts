@@ -48,7 +48,7 @@ const MOST_ROUNDS = 128;
  * fit into the instruction cache.
  */
 const MOST_NODES = 50_000;
-/** And those of more nodes whose rounds gain nothing: each waits for threads, and they choose no registers. */
+/** Beyond so many nodes, loops stay that gain nothing: each round waits at a barrier, and its number indexes no registers. */
 const MOST_NODES_APART = 2_000;
 
 /** Loops that the CUDA compiler is asked to unroll, without the long ones: inner loops first. */
