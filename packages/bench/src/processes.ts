@@ -16,13 +16,14 @@ export async function freePort(): Promise<number> {
 }
 
 /**
- * The environment of a process whose caches are in `folder`: Heddle's, and the CUDA driver's. From CUDA 12.9 on, NVRTC uses the driver's
- * cache, and finds there what it has compiled for other processes.
+ * The environment of a process whose caches are in `folder`: Heddle's, Node's for compiled modules, and the CUDA driver's. From CUDA 12.9
+ * on, NVRTC uses the driver's cache, and finds there what it has compiled for other processes.
  */
 export const withCachesIn = (folder: string): NodeJS.ProcessEnv => ({
   ...process.env,
   HEDDLE_CACHE: join(folder, 'heddle'),
   CUDA_CACHE_PATH: join(folder, 'cuda'),
+  NODE_COMPILE_CACHE: join(folder, 'node'),
 });
 
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;

@@ -1,8 +1,8 @@
-/** A process of `heddle bench start`: trains one step, and says where the time went. */
-
-import { type PhaseTimes, phaseTimes } from 'heddle/internal/core/phases.js';
-import { currentDevice } from 'heddle/internal/engine/storage.js';
-import { TRAIN_CASES } from './device-cases.js';
+/**
+ * A process of `heddle bench start`, which begins as `heddle train` does, with the GPU: trains one step, and says where the time went.
+ */
+import type { PhaseTimes } from 'heddle/internal/core/phases.js';
+import { wakeGpu } from 'heddle/internal/runtime/cuda/driver/wake.js';
 
 /** Milliseconds from the start of the process to its first step. */
 export interface StartReport {
@@ -21,6 +21,13 @@ export interface StartReport {
 process.once('disconnect', () => process.exit());
 // On a terminal, Ctrl-C reaches this process, too; the parent ends it.
 process.on('SIGINT', () => {});
+
+if (/^(cuda(:0)?)?$/.test(process.env.HEDDLE_DEVICE ?? '')) wakeGpu();
+const [{ TRAIN_CASES }, { currentDevice }, { phaseTimes }] = await Promise.all([
+  import('./device-cases.js'),
+  import('heddle/internal/engine/storage.js'),
+  import('heddle/internal/core/phases.js'),
+]);
 // From the start of the process on.
 const imports = performance.now();
 const steps = TRAIN_CASES.find(({ id }) => id === process.argv[2])!.prepare();

@@ -5,19 +5,22 @@ import { loadLibrary, NativeMemory } from './native.js';
 let begun = false;
 
 /**
- * Begin to make the first GPU's context in another thread, where there is a GPU. That takes a good part of a short run, and
- * the device then finds it ready. The context stays until the process ends.
+ * Begin to initialize the driver and to make the first GPU's context in another thread, where there is a GPU. Both take a good
+ * part of a short run, and the device then finds them ready. The context stays until the process ends.
  */
 export function wakeGpu(): void {
   if (begun || !fileExists('/dev/nvidiactl')) return;
   begun = true;
   try {
     const driver = loadLibrary('libcuda.so.1');
+    const init = driver.func('cuInit', 'int', ['unsigned int']);
     const retain = driver.func('cuDevicePrimaryCtxRetain', 'int', ['uint64_t', 'int']);
     const context = new NativeMemory(8);
-    if (driver.func('cuInit', 'int', ['unsigned int'])(0) === 0)
-      // What it says is said again when the device is opened. The memory must live until then.
-      retain.async(context.address, 0, () => void context.address);
+    // What they say is said again when the device is opened, which waits in the driver until they end.
+    init.async(0, (_: unknown, status: number) => {
+      // The memory must live until then.
+      if (status === 0) retain.async(context.address, 0, () => void context.address);
+    });
   } catch {
     // No driver: the device says so.
   }
