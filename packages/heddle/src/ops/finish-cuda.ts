@@ -69,8 +69,15 @@ export function finishStage(
   return { kernel, grid: [blocks, 1, 1], block: [FINISH_THREADS, 1, 1], args: [results, { output: true }] };
 }
 
-/** Ways to compute a node without its epilogue, which another launch applies. */
-export function finishedAfter(io: KernelIo, ways: (plain: KernelIo) => readonly Variant[]): Variant[] {
+/**
+ * Ways to compute a node without its epilogue, which another launch applies.
+ * @param leastUs as in `Variant`
+ */
+export function finishedAfter(
+  io: KernelIo,
+  ways: (plain: KernelIo) => readonly Variant[],
+  leastUs = 0,
+): Variant[] {
   const { target, node, inputs } = io;
   const results = { scratch: 'plain', bytes: node.size * node.dtype.bytes };
   const plain: KernelIo = {
@@ -89,5 +96,6 @@ export function finishedAfter(io: KernelIo, ways: (plain: KernelIo) => readonly 
     ...way,
     name: `${way.name}, then ${io.window?.name ?? 'the epilogue'}`,
     plan: () => [...way.plan().map(into), finishStage(io, split, results)],
+    leastUs,
   }));
 }

@@ -147,7 +147,7 @@ test('columns are summed where patches lie in memory one after the other: parts 
   const summed = (side: number): (readonly [inOrder: boolean | undefined, isSummed: boolean])[] => {
     const p = problemOf(conv('', [64, 64, 64], side, 3, { padding: 1 }), 'forward', bf16);
     const sizes = { ...asProduct(p, false), sums };
-    const ways = warpgroupWays(sizes, warpgroupTiles(sizes, H200), (tile, wanted) => ({
+    const ways = warpgroupWays(sizes, H200, warpgroupTiles(sizes, H200), (tile, wanted) => ({
       ...{ name: warpgroupName(tile, bf16), plan: () => [] },
       way: [tile.patch?.inOrder, wanted !== undefined] as const,
     }));

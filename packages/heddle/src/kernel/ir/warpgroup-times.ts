@@ -32,4 +32,6 @@ export const WARPGROUP_TIMES = {
   memory: 26,
   /** Bytes per cycle and multiprocessor that one kernel stores and the next one reads. */
   again: 23.5,
+  /** µs of a cycle. Eight in ten products and convolutions take 0.0005 to 0.0007. */
+  us: 0.00055,
 } as const;

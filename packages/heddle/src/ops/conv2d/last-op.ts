@@ -19,6 +19,7 @@ import { ROWS } from '../matmul/warpgroup-layout.js';
 import {
   PROMISING,
   splitName,
+  usApart,
   WARPGROUPS,
   warpgroupCycles,
   warpgroupName,
@@ -220,6 +221,7 @@ function byWarpgroups(io: KernelIo, problem: LastProblem, direction: Direction):
   const tiles = isWeight ? best : withWhole(best, () => warpgroupTiles({ ...sizes, whole: true }, target, 1));
   const ways = warpgroupWays(
     sizes,
+    target,
     tiles,
     (tile, sums): Way => ({
       ...{ splits: tile.splits, patched: tile.patch !== undefined },
@@ -271,10 +273,11 @@ function ownWays(io: KernelIo, arg: Conv2dArg, direction: Direction): Variant[] 
     byWarpgroups(plain, problemOf(plain, arg, direction), direction)
       .slice(0, 1)
       .filter(({ patched, splits }) => patched && splits === 1);
-  const ways = [
-    ...byWarpgroups(io, problem, direction),
-    ...(io.plain || isWeight ? [] : finishedAfter(io, apart)),
-  ];
+  const ways: Variant[] = byWarpgroups(io, problem, direction);
+  if (ways.length > 0 && !io.plain && !isWeight) {
+    const leastUs = usApart(asProduct({ ...problem, beside: io.beside }, false), io.target);
+    ways.push(...finishedAfter(io, apart, leastUs));
+  }
   const isOutdone = ways.length > 0 && outdoWarps(asProduct(problem, isWeight));
   if (isOutdone || !isByWarps(problem.dtype) || problem.groups > 1) return ways;
   const byWarps = lastTiles(problem, io.target, isWeight, ways.length > 0 ? 1 : 2).map((way): Variant => {

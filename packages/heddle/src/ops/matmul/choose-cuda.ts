@@ -25,7 +25,9 @@ import { matmulWarpgroups, suitsWarpgroups, turnedOf } from './warpgroup-product
 import {
   operandOf,
   splitName,
+  usApart,
   WARPGROUPS,
+  type WarpgroupSizes,
   warpgroupCycles,
   warpgroupName,
   warpgroupTiles,
@@ -123,6 +125,12 @@ const SLIM = 64;
 export const outdoWarps = ({ batches, M, N, K }: Pick<MatmulProblem, 'batches' | 'M' | 'N' | 'K'>): boolean =>
   Math.min(M, N) >= SLIM && 2 * batches * M * N * K >= FEW;
 
+/** A product as the launch rule of warpgroups takes it. @param dtype of the matrices */
+const sizesOf = (io: KernelIo, p: MatmulProblem, dtype: DType, split: boolean): WarpgroupSizes => ({
+  ...{ ...p, dtype, split, turned: turnedOf(p, dtype) },
+  following: p.followed ? costOfCall(p.finish, [io.node.dtype, i32, i32, i32]) : 0,
+});
+
 /**
  * By warpgroups.
  * @param dtype of the matrices
@@ -135,10 +143,9 @@ export function warpgroupVariants(
   dtype: DType,
   { split = false, whole = false }: { readonly split?: boolean; readonly whole?: boolean } = {},
 ): Variant[] {
-  const following = p.followed ? costOfCall(p.finish, [io.node.dtype, i32, i32, i32]) : 0;
-  const sizes = { ...p, dtype, split, following, turned: turnedOf(p, dtype) };
+  const sizes = sizesOf(io, p, dtype, split);
   const tiles = whole ? wholeTiles(sizes, io.target) : warpgroupTiles(sizes, io.target);
-  return warpgroupWays(sizes, tiles, (tile, sums) => ({
+  return warpgroupWays(sizes, io.target, tiles, (tile, sums) => ({
     name: warpgroupName(tile, dtype, split),
     plan: () => warpgroupStages(io, { ...p, sums }, tile, dtype, split),
   }));
@@ -148,11 +155,13 @@ export function warpgroupVariants(
  * An epilogue of many instructions keeps tensor cores waiting: a launch behind the product may take less. Where blocks share sums
  * there is such a launch anyway.
  */
-const finishedApart = (io: KernelIo, split: boolean): Variant[] =>
+const finishedApart = (io: KernelIo, p: MatmulProblem, split: boolean): Variant[] =>
   io.plain
     ? []
-    : finishedAfter(io, (plain) =>
-        warpgroupVariants(plain, problemOf(plain), plain.node.dtype, { split, whole: true }),
+    : finishedAfter(
+        io,
+        (plain) => warpgroupVariants(plain, problemOf(plain), plain.node.dtype, { split, whole: true }),
+        usApart(sizesOf(io, p, io.node.dtype, split), io.target),
       );
 
 /**
@@ -182,7 +191,7 @@ function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
   const tensorVariants = (operand: TensorOperand, warps = 4): Variant[] => {
     if (!hasWarpgroups(operand)) return warpVariants(operand).slice(0, warps);
     const split = operand === 'tf32x3';
-    const ways = [...warpgroupVariants(io, p, dtype, { split }), ...finishedApart(io, split)];
+    const ways = [...warpgroupVariants(io, p, dtype, { split }), ...finishedApart(io, p, split)];
     return outdoWarps(p) ? ways : [...ways, ...warpVariants(operand).slice(0, 2)];
   };
   if (isHalf(dtype)) return tensorVariants(dtype.name as 'f16' | 'bf16');

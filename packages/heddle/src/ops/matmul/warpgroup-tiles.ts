@@ -207,6 +207,12 @@ function finishCycles(p: WarpgroupSizes, tile: RatedTile): number {
 export const partCycles = (count: number, { units }: Target): number =>
   FITTED.matmul.anotherKernel + (8 * count) / (units * WARPGROUP_TIMES.again);
 
+/** Cycles of another kernel that reads and writes so many matrices of the result's size. */
+function behindCycles({ batches, dtype, M, N }: WarpgroupSizes, { units }: Target, matrices: number): number {
+  const bytes = batches * M * N * dtype.bytes * matrices;
+  return FITTED.matmul.anotherKernel + bytes / (units * WARPGROUP_TIMES.again);
+}
+
 /** Whether the kernel computes the sums of columns that are wanted. */
 const isSummed = ({ sums }: WarpgroupSizes, { patch, splits }: RatedTile): boolean =>
   sums !== undefined && splits === 1 && patch?.inOrder !== false;
@@ -249,8 +255,8 @@ const rule: LaunchRule<WarpgroupSizes, RatedTile> = {
     const { units } = target;
     const { alternate, columns, patch, splits } = tile;
     const { batches, dtype, M, N } = p;
-    const { anotherKernel, latency } = FITTED.matmul;
-    const { again, byTurns, memory } = WARPGROUP_TIMES;
+    const { latency } = FITTED.matmul;
+    const { byTurns, memory } = WARPGROUP_TIMES;
     const tiles = Math.ceil(heightOf(p, tile) / rowsOf(tile)) * Math.ceil(N / columns) * batches * splits;
     const together = patch?.taps ?? 1;
     const stages = Math.ceil(Math.ceil(p.K / depthOf(dtype)) / together / splits) * together;
@@ -266,9 +272,8 @@ const rule: LaunchRule<WarpgroupSizes, RatedTile> = {
     const stored = splits > 1 ? 0 : results * dtype.bytes * (1 + (p.beside ?? 0));
     const moved = (operands + stored) / (units * memory);
     const parts = splits > 1 ? partCycles(splits * results, target) : 0;
-    // Another kernel reads the result, and sums its columns.
-    const isSummedApart = p.sums !== undefined && !isSummed(p, tile);
-    const sums = isSummedApart ? anotherKernel + (results * dtype.bytes) / (units * again) : 0;
+    // Another kernel sums the columns.
+    const sums = p.sums && !isSummed(p, tile) ? behindCycles(p, target, 1) : 0;
     return Math.hypot(worked, moved) + latency + parts + sums;
   },
 
@@ -311,16 +316,27 @@ export function wholeTiles(p: WarpgroupSizes, target: Target): WarpgroupTile[] {
     : [];
 }
 
+/**
+ * µs of the product without its epilogue, and of another kernel for that: it is worth timing where the product with its epilogue takes
+ * longer. Of 39 calls on an H200 (2026-11-29) these were 13, and for 12 of them the other kernel paid. It paid for one of the rest.
+ */
+export function usApart(p: WarpgroupSizes, target: Target): number {
+  const plain = { ...p, whole: true, beside: 0, following: 0, sums: undefined };
+  return WARPGROUP_TIMES.us * (warpgroupCycles(plain, target) + behindCycles(p, target, 2 + (p.beside ?? 0)));
+}
+
 /** Cycles of the best tile. */
 export const warpgroupCycles = (p: WarpgroupSizes, target: Target): number => leastCycles(rule, target, p);
 
 /**
- * Ways by tiles, the most promising first. Where sums of columns are wanted, the best of patches also without them: how much they keep
- * products waiting has to be timed there against a launch that reads what was stored. By other tiles that launch hardly ever pays: for 4
- * of 200 convolutions on an H200 (2026-11-29), and by 5 % at most.
+ * Ways by tiles, the most promising first. Where sums of columns are wanted, the best of patches also without them: they may keep products
+ * waiting longer than a launch takes that reads what was stored. That launch paid for 6 of 31 such convolutions on an H200 (2026-11-29). It
+ * is timed where the others take longer than the model says of it, which 4 of these did, and 8 of the rest. By other tiles it hardly ever
+ * pays: for 4 of 200, and by 5 % at most.
  */
 export function warpgroupWays<Way extends Variant>(
   p: WarpgroupSizes,
+  target: Target,
   tiles: readonly WarpgroupTile[],
   way: (tile: WarpgroupTile, sums: ColumnSums | undefined) => Way,
 ): Way[] {
@@ -329,7 +345,9 @@ export function warpgroupWays<Way extends Variant>(
   const best = p.sums && tiles.find(({ patch, splits }) => splits === 1 && patch?.inOrder);
   if (!best) return ways;
   const apart = way(best, undefined);
-  return [...ways, { ...apart, name: `${apart.name}, then sums` }];
+  const product = rule.cycles(target, { ...p, sums: undefined }, best as RatedTile);
+  const leastUs = WARPGROUP_TIMES.us * (product + behindCycles(p, target, 1));
+  return [...ways, { ...apart, name: `${apart.name}, then sums`, leastUs }];
 }
 
 export const splitName = ({ splits }: Pick<WarpgroupTile, 'splits'>): string =>

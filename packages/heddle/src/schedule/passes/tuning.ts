@@ -15,6 +15,7 @@ export interface TuneRequest {
 
 export interface TuneVariant {
   readonly name: string;
+  /** As in `Variant`. */
   readonly leastUs: number;
   /** Its launches. @throws whatever keeps it from being planned */
   make(): Trial;
