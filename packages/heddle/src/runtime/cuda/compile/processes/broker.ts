@@ -78,7 +78,7 @@ function dismiss(): void {
 function lost(process: Compiling): void {
   if (!processes.delete(process)) return;
   if (process.work?.again) fail(process.work.order);
-  else if (process.work) waiting.unshift({ ...process.work, again: true });
+  else if (process.work) waiting.push({ ...process.work, again: true });
   if (process.ready) {
     started--;
     if (waiting.length > 0) start();
@@ -97,12 +97,18 @@ function answer(message: CompileAnswer): void {
   Atomics.notify(answers, 0);
 }
 
+/** A long source takes long to compile: begun last, it would keep all others waiting. */
+function takeLongest(): Waiting | undefined {
+  const lengths = waiting.map(({ order }) => order.source.text.length);
+  return waiting.splice(lengths.indexOf(Math.max(...lengths)), 1)[0];
+}
+
 function handOut(): void {
   for (const process of processes) {
     if (!process.ready || process.work) continue;
     // The caller may have done some itself.
-    let next = waiting.shift();
-    while (next && !next.again && !claimed(next.order)) next = waiting.shift();
+    let next = takeLongest();
+    while (next && !next.again && !claimed(next.order)) next = takeLongest();
     if (!next) return;
     const { number, source, arch } = next.order;
     process.work = next;

@@ -78,8 +78,9 @@ export class CompilePool {
         this.#takeAnswers();
         const open = jobs.filter((job) => !job.result);
         if (open.length === 0) return jobs.map(resultOf);
-        // The last is the one that a process would come to last.
-        const mine = open.findLast((job) => claimed(job.order));
+        // The shortest is the one that a process would come to last.
+        const lengthOf = ({ order }: CompileJob): number => order.source.text.length;
+        const mine = open.sort((a, b) => lengthOf(a) - lengthOf(b)).find((job) => claimed(job.order));
         if (mine) mine.result = own(mine.order.source);
         else if (Atomics.wait(this.#answers, 0, seen, PATIENCE) === 'timed-out')
           throw new DeviceError(`NVRTC took more than ${PATIENCE / 1000} s for a kernel.`);
