@@ -322,7 +322,8 @@ export function wholeTiles(p: WarpgroupSizes, target: Target): WarpgroupTile[] {
  */
 export function usApart(p: WarpgroupSizes, target: Target): number {
   const plain = { ...p, whole: true, beside: 0, following: 0, sums: undefined };
-  return WARPGROUP_TIMES.us * (warpgroupCycles(plain, target) + behindCycles(p, target, 2 + (p.beside ?? 0)));
+  const cycles = warpgroupCycles(plain, target) + behindCycles(p, target, 2 + (p.beside ?? 0));
+  return WARPGROUP_TIMES.us[p.split ? 'split' : 'whole'] * cycles;
 }
 
 /** Cycles of the best tile. */
@@ -346,7 +347,7 @@ export function warpgroupWays<Way extends Variant>(
   if (!best) return ways;
   const apart = way(best, undefined);
   const product = rule.cycles(target, { ...p, sums: undefined }, best as RatedTile);
-  const leastUs = WARPGROUP_TIMES.us * (product + behindCycles(p, target, 1));
+  const leastUs = WARPGROUP_TIMES.us.whole * (product + behindCycles(p, target, 1));
   return [...ways, { ...apart, name: `${apart.name}, then sums`, leastUs }];
 }
 
