@@ -143,16 +143,20 @@ test('patches come first where copies are the limit, and are not worth a try whe
 });
 
 test('columns are summed where patches lie in memory one after the other: parts are of rows', () => {
-  const sums: ColumnSums = { levels: [[0]], term: irFunction(([, v]) => v!), store: irFunction(([v]) => v!) };
-  const summed = (side: number): (readonly [inOrder: boolean | undefined, isSummed: boolean])[] => {
+  const plain: ColumnSums = {
+    levels: [[0]],
+    term: irFunction(([, v]) => v!),
+    store: irFunction(([v]) => v!),
+  };
+  const waysOf = (side: number, sums: ColumnSums = plain) => {
     const p = problemOf(conv('', [64, 64, 64], side, 3, { padding: 1 }), 'forward', bf16);
     const sizes = { ...asProduct(p, false), sums };
-    const ways = warpgroupWays(sizes, H200, warpgroupTiles(sizes, H200), (tile, wanted) => ({
+    return warpgroupWays(sizes, warpgroupTiles(sizes, H200), (tile, wanted) => ({
       ...{ name: warpgroupName(tile, bf16), plan: () => [] },
       way: [tile.patch?.inOrder, wanted !== undefined] as const,
     }));
-    return ways.map(({ way }) => way);
   };
+  const summed = (side: number) => waysOf(side).map(({ way }) => way);
   for (const side of [32, 56]) {
     const ways = summed(side);
     assert.ok(ways.every(([inOrder, isSummed]) => !(isSummed && inOrder === false)));
@@ -160,4 +164,9 @@ test('columns are summed where patches lie in memory one after the other: parts 
   }
   assert.deepEqual(summed(32)[0], [true, true]);
   assert.ok(summed(56).some(([inOrder, isSummed]) => inOrder === undefined && isSummed));
+  // A launch behind the convolution is timed for sums that need others first.
+  const apart = (sums: ColumnSums): boolean[] =>
+    waysOf(32, sums).flatMap(({ name, way }) => (name.endsWith(', then sums') ? [way[1]] : []));
+  assert.deepEqual(apart(plain), []);
+  assert.deepEqual(apart({ ...plain, levels: [[0], [1, 2]] }), [false]);
 });

@@ -221,7 +221,6 @@ function byWarpgroups(io: KernelIo, problem: LastProblem, direction: Direction):
   const tiles = isWeight ? best : withWhole(best, () => warpgroupTiles({ ...sizes, whole: true }, target, 1));
   const ways = warpgroupWays(
     sizes,
-    target,
     tiles,
     (tile, sums): Way => ({
       ...{ splits: tile.splits, patched: tile.patch !== undefined },

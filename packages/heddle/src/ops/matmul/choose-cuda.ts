@@ -145,7 +145,7 @@ export function warpgroupVariants(
 ): Variant[] {
   const sizes = sizesOf(io, p, dtype, split);
   const tiles = whole ? wholeTiles(sizes, io.target) : warpgroupTiles(sizes, io.target);
-  return warpgroupWays(sizes, io.target, tiles, (tile, sums) => ({
+  return warpgroupWays(sizes, tiles, (tile, sums) => ({
     name: warpgroupName(tile, dtype, split),
     plan: () => warpgroupStages(io, { ...p, sums }, tile, dtype, split),
   }));

@@ -330,25 +330,22 @@ export function usApart(p: WarpgroupSizes, target: Target): number {
 export const warpgroupCycles = (p: WarpgroupSizes, target: Target): number => leastCycles(rule, target, p);
 
 /**
- * Ways by tiles, the most promising first. Where sums of columns are wanted, the best of patches also without them: they may keep products
- * waiting longer than a launch takes that reads what was stored. That launch paid for 6 of 31 such convolutions on an H200 (2026-11-29). It
- * is timed where the others take longer than the model says of it, which 4 of these did, and 8 of the rest. By other tiles it hardly ever
- * pays: for 4 of 200, and by 5 % at most.
+ * Ways by tiles, the most promising first. Where sums of columns are wanted that need others first, the best of patches also without them:
+ * products may wait for them longer than a launch takes that reads what was stored. On an H200 (2026-11-29) that launch paid for 5 of 16 such
+ * convolutions, by 6 to 9 %. Of 15 with other sums it paid for one, by 1 %, and of 200 by other tiles for 4, by 5 % at most.
  */
 export function warpgroupWays<Way extends Variant>(
   p: WarpgroupSizes,
-  target: Target,
   tiles: readonly WarpgroupTile[],
   way: (tile: WarpgroupTile, sums: ColumnSums | undefined) => Way,
 ): Way[] {
   // Sums are of rows that lie in memory so.
   const ways = tiles.map((tile) => way(tile, tile.patch?.inOrder === false ? undefined : p.sums));
-  const best = p.sums && tiles.find(({ patch, splits }) => splits === 1 && patch?.inOrder);
+  const isDeep = p.sums !== undefined && p.sums.levels.length > 1;
+  const best = isDeep && tiles.find(({ patch, splits }) => splits === 1 && patch?.inOrder);
   if (!best) return ways;
   const apart = way(best, undefined);
-  const product = rule.cycles(target, { ...p, sums: undefined }, best as RatedTile);
-  const leastUs = WARPGROUP_TIMES.us.whole * (product + behindCycles(p, target, 1));
-  return [...ways, { ...apart, name: `${apart.name}, then sums`, leastUs }];
+  return [...ways, { ...apart, name: `${apart.name}, then sums` }];
 }
 
 export const splitName = ({ splits }: Pick<WarpgroupTile, 'splits'>): string =>
