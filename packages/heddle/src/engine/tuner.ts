@@ -15,7 +15,7 @@ import type { GraphNode } from '../graph/node.js';
 import type { Device, DeviceBuffer, Launch, Program } from '../runtime/device.js';
 import { cacheFolder } from '../runtime/disk-cache.js';
 import type { StageWork } from '../schedule/launch.js';
-import type { Trial, Tune, TuneRequest, TuneVariant } from '../schedule/passes/tuning.js';
+import type { Trial, Tune, TuneRequest } from '../schedule/passes/tuning.js';
 import { median } from './profile.js';
 import { TuningMemory } from './tuner-memory.js';
 
@@ -71,31 +71,25 @@ function tunerOf(device: Device, measure: boolean, memory: TuningMemory): Tuner 
     // First those of several calls: what is chosen for the others is compiled while the rest is timed.
     const isAlone = ([, calls]: [string, TuneRequest[]]): number => Number(calls.length === 1);
     const inOrder = [...unknown].sort((a, b) => isAlone(a) - isAlone(b));
-    // What has to be compiled is begun in the order in which it is waited for.
-    const races = during('variants', () =>
-      inOrder.map(([, [first, ...more]]) => new Race(device, first!, more)),
+    // All that has to be compiled is begun, in the order in which it is waited for.
+    const candidates = during('variants', () =>
+      plan(
+        device,
+        inOrder.map(([, [first]]) => first!),
+      ),
     );
     if (others) prepare(device, others());
     const trials = new TrialMemory(device);
-    const end = (race: Race): void => {
-      const { request, more, us } = race;
-      const chosen = race.chosen();
-      if (!chosen) return;
-      debug(1, () => `tuner: ${request.key}\n${table(us, chosen)}`);
-      const rounded = Object.fromEntries([...us].map(([name, t]) => [name, Number(t.toPrecision(4))]));
-      memory.put({ device: where, key: request.key, chosen, us: rounded });
-      for (const other of more) prepareChosen(device, other, chosen);
-    };
     try {
-      const second: Race[] = [];
-      for (const race of races) {
-        during('tune', () => race.time(trials));
-        if (during('variants', () => race.enterOthers())) second.push(race);
-        else end(race);
-      }
-      for (const race of second) {
-        during('tune', () => race.time(trials));
-        end(race);
+      for (const [key, [, ...more]] of inOrder) {
+        const own = candidates.filter((c) => c.key === key);
+        const us = during('tune', () => timeCandidates(device, trials, own));
+        const chosen = fastest(us, own);
+        if (!chosen) continue;
+        debug(1, () => `tuner: ${key}\n${table(us, chosen)}`);
+        const rounded = Object.fromEntries([...us].map(([name, t]) => [name, Number(t.toPrecision(4))]));
+        memory.put({ device: where, key, chosen, us: rounded });
+        for (const request of more) prepareChosen(device, request, chosen);
       }
     } finally {
       trials.free();
@@ -110,76 +104,14 @@ const table = (us: ReadonlyMap<string, number>, chosen: string): string =>
     .map(([name, t]) => `${t.toFixed(2).padStart(12)} µs ${name === chosen ? '→' : ' '} ${name}`)
     .join('\n');
 
-/** A variant that could be planned. */
-interface Candidate {
-  readonly name: string;
-  readonly trial: Trial;
-  readonly launches: readonly Launch[];
-}
-
 /**
- * The variants of a call against each other, in two heats: in the second are those that may take less than the fastest of the first, with
- * that one.
+ * Of those that are as good as the fastest the one that takes the least memory between its launches; of equals the first: the guess
+ * before others, ours before a library's.
  */
-class Race {
-  readonly request: TuneRequest;
-  /** Calls that take what is chosen. */
-  readonly more: readonly TuneRequest[];
-  /** Median µs of those that ran, by their names. */
-  readonly us = new Map<string, number>();
-  readonly #device: Device;
-  readonly #all: Candidate[] = [];
-  #heat: Candidate[];
-
-  constructor(device: Device, request: TuneRequest, more: readonly TuneRequest[]) {
-    this.#device = device;
-    this.request = request;
-    this.more = more;
-    this.#heat = this.#enter(({ leastUs }) => leastUs === 0);
-  }
-
-  /** While one is planned, those before are compiled, if the device does that in the background. */
-  #enter(isIn: (variant: TuneVariant) => boolean): Candidate[] {
-    const { key, variants } = this.request;
-    const entered = variants.filter(isIn).flatMap(({ name, make }): Candidate[] => {
-      try {
-        const trial = make();
-        const launches = launchesOf(trial);
-        this.#device.prepare?.(launches);
-        return [{ name, trial, launches }];
-      } catch (error) {
-        leaveOut(key, name, error);
-        return [];
-      }
-    });
-    this.#all.push(...entered);
-    return entered;
-  }
-
-  /** Run a heat. */
-  time(memory: TrialMemory): void {
-    memory.begin();
-    for (const [name, us] of timeHeat(this.#device, memory, this.request.key, this.#heat))
-      this.us.set(name, us);
-  }
-
-  /** Enter for the second heat. @returns whether there is anyone to run against the fastest */
-  enterOthers(): boolean {
-    const best = Math.min(...this.us.values());
-    const others = this.#enter(({ leastUs }) => leastUs > 0 && leastUs < best);
-    this.#heat = [...this.#all.filter(({ name }) => this.us.get(name) === best), ...others];
-    return others.length > 0;
-  }
-
-  /**
-   * Of those that are as good as the fastest the one that takes the least memory between its launches; of equals the first: the guess before
-   * others, ours before a library's.
-   */
-  chosen(): string | undefined {
-    const most = GAIN * Math.min(...this.us.values());
-    const equals = this.#all.filter(({ name }) => this.us.get(name)! <= most);
-    return equals.sort((a, b) => scratchOf(a.trial) - scratchOf(b.trial))[0]?.name;
-  }
+function fastest(us: ReadonlyMap<string, number>, candidates: readonly Candidate[]): string | undefined {
+  const least = Math.min(...us.values());
+  const equals = candidates.filter(({ name }) => us.get(name)! <= GAIN * least);
+  return equals.sort((a, b) => scratchOf(a.trial) - scratchOf(b.trial))[0]?.name;
 }
 
 /** Bytes. What a library takes is not known. */
@@ -187,6 +119,31 @@ const scratchOf = ({ memory, stages }: Trial): number =>
   stages.some(({ work }) => 'library' in work)
     ? Infinity
     : memory.reduce<number>((sum, of) => sum + (typeof of === 'number' ? of : 0), 0);
+
+/** A variant that could be planned. */
+interface Candidate {
+  readonly key: string;
+  readonly name: string;
+  readonly leastUs: number;
+  readonly trial: Trial;
+  readonly launches: readonly Launch[];
+}
+
+/** While one is planned, those before are compiled, if the device does that in the background. */
+const plan = (device: Device, requests: readonly TuneRequest[]): Candidate[] =>
+  requests.flatMap(({ key, variants }) =>
+    variants.flatMap(({ name, leastUs, make }) => {
+      try {
+        const trial = make();
+        const launches = launchesOf(trial);
+        device.prepare?.(launches);
+        return [{ key, name, leastUs, trial, launches }];
+      } catch (error) {
+        leaveOut(key, name, error);
+        return [];
+      }
+    }),
+  );
 
 const leaveOut = (key: string, name: string, error: unknown): void =>
   debug(1, () => `tuner: ${key}: ${name} is left out: ${(error as Error).message.split('\n')[0]}`);
@@ -219,15 +176,30 @@ interface Runner {
 }
 
 /** Median µs of each candidate that runs, in their order. All do the same work. */
+function timeCandidates(
+  device: Device,
+  memory: TrialMemory,
+  candidates: readonly Candidate[],
+): Map<string, number> {
+  memory.begin();
+  const us = timeHeat(
+    device,
+    memory,
+    candidates.filter((c) => c.leastUs === 0),
+  );
+  const best = Math.min(...us.values());
+  const later = candidates.filter((c) => c.leastUs > 0 && c.leastUs < best);
+  return new Map([...us, ...timeHeat(device, memory, later)]);
+}
+
 function timeHeat(
   device: Device,
   memory: TrialMemory,
-  key: string,
   candidates: readonly Candidate[],
 ): Map<string, number> {
   const runners: Runner[] = [];
   try {
-    for (const { name, trial, launches } of candidates) {
+    for (const { key, name, trial, launches } of candidates) {
       try {
         const slots = memory.of(trial);
         const runner: Runner = { name, program: device.compile(launches), slots, samples: [], runs: 1 };

@@ -69,15 +69,8 @@ export function finishStage(
   return { kernel, grid: [blocks, 1, 1], block: [FINISH_THREADS, 1, 1], args: [results, { output: true }] };
 }
 
-/**
- * Ways to compute a node without its epilogue, which another launch applies.
- * @param leastUs as in `Variant`
- */
-export function finishedAfter(
-  io: KernelIo,
-  ways: (plain: KernelIo) => readonly Variant[],
-  leastUs = 0,
-): Variant[] {
+/** Ways to compute a node without its epilogue, which another launch applies. */
+export function finishedAfter(io: KernelIo, ways: (plain: KernelIo) => readonly Variant[]): Variant[] {
   const { target, node, inputs } = io;
   const results = { scratch: 'plain', bytes: node.size * node.dtype.bytes };
   const plain: KernelIo = {
@@ -96,6 +89,5 @@ export function finishedAfter(
     ...way,
     name: `${way.name}, then ${io.window?.name ?? 'the epilogue'}`,
     plan: () => [...way.plan().map(into), finishStage(io, split, results)],
-    leastUs,
   }));
 }

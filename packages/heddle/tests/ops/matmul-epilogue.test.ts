@@ -14,7 +14,7 @@ import { H200 } from '../../src/kernel/ir/target.js';
 import { buffer, value } from '../../src/kernel/ir/types.js';
 import type { WarpgroupTile } from '../../src/ops/matmul/warpgroup-layout.js';
 import { matmulWarpgroups } from '../../src/ops/matmul/warpgroup-product.js';
-import { warpgroupTiles } from '../../src/ops/matmul/warpgroup-tiles.js';
+import { mayPayApart, warpgroupTiles } from '../../src/ops/matmul/warpgroup-tiles.js';
 import { simulate } from '../../src/runtime/sim/launch.js';
 import { schedule } from '../../src/schedule/schedule.js';
 import { noise } from '../kernel/harness.js';
@@ -114,6 +114,18 @@ test('warpgroups take turns where an epilogue has many instructions, not where i
     warpgroupTiles({ ...sizes, following }, H200)[0]!.alternate ?? false;
   assert.ok(!byTurns(0));
   assert.ok(byTurns(30));
+});
+
+test('a launch behind a product is timed for an epilogue that may keep tensor cores waiting longer', () => {
+  const sizes = { batches: 1, dtype: bf16, turned: { a: false, b: false } };
+  const layer = { ...sizes, M: 8192, N: 3072, K: 768 };
+  assert.ok(mayPayApart({ ...layer, following: 30 }, H200));
+  assert.ok(!mayPayApart({ ...layer, following: 6 }, H200));
+  // The launch reads and stores what the epilogue takes and makes.
+  assert.ok(!mayPayApart({ ...layer, following: 12, beside: 1 }, H200));
+  // Adam's update behind the gradient of an embedding.
+  const update = { ...sizes, M: 50304, N: 768, K: 8192, following: 48, beside: 3 };
+  assert.ok(mayPayApart({ ...update, turned: { a: true, b: true } }, H200));
 });
 
 test('a call is safe anywhere if it stores nothing and reads only where valid arguments say', () => {

@@ -6,8 +6,8 @@ import { conv2d, grad, type Tensor, tensor, useDevice } from '../../src/index.js
 import { H200, type Target } from '../../src/kernel/ir/target.js';
 import { dequantizeLinear, quantizeLinear } from '../../src/quantization/index.js';
 import { openDevice } from '../../src/runtime/registry.js';
-import type { TuneRequest } from '../../src/schedule/passes/tuning.js';
-import { schedule } from '../../src/schedule/schedule.js';
+import type { PlanPass } from '../../src/schedule/plan.js';
+import { PASSES, schedule } from '../../src/schedule/schedule.js';
 import { both, normal, worstOf } from './beside-cpu.js';
 
 // Every pass of the scheduler is verified.
@@ -18,18 +18,23 @@ const target: Target = { ...H200, libraries: new Set<string>(), units: 4 };
 Object.defineProperty(openDevice('sim'), 'target', { value: target });
 useDevice('sim');
 
-/** The first way of each choice, of which there are several: what is taken without timing. */
+/** The first way of each call: what is taken without timing. */
 function firstWays(results: readonly Tensor[]): string[] {
   const names: string[] = [];
-  const tune = (requests: readonly TuneRequest[]) =>
-    requests.map(({ variants }) => {
-      names.push(variants[0]!.name);
-      return undefined;
-    });
+  const read: PlanPass = {
+    name: 'read',
+    why: 'the test wants to know the ways',
+    run: ({ calls }) => {
+      for (const open of calls.values()) for (const { name } of open.variants().slice(0, 1)) names.push(name);
+      return {};
+    },
+  };
+  const roots = results.map(({ node }) => node);
   schedule(
-    results.map(({ node }) => node),
+    roots,
     target,
-    { tune },
+    {},
+    PASSES.flatMap((pass) => (pass.name === 'open' ? [pass, read] : [pass])),
   );
   return names;
 }

@@ -32,6 +32,4 @@ export const WARPGROUP_TIMES = {
   memory: 26,
   /** Bytes per cycle and multiprocessor that one kernel stores and the next one reads. */
   again: 23.5,
-  /** µs of a cycle. Eight in ten products and convolutions take 0.0005 to 0.0007, those of split f32 0.0006 to 0.00075. */
-  us: { whole: 0.00055, split: 0.0007 },
 } as const;

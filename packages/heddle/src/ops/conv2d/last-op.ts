@@ -10,7 +10,6 @@ import type { FusedOp, KernelIo, Stage, StageArgument, Variant, View } from '../
 import type { GraphNode, TensorType } from '../../graph/node.js';
 import { type IrFunction, irFunction } from '../../kernel/ir/ir-function.js';
 import type { Target } from '../../kernel/ir/target.js';
-import { finishedAfter } from '../finish-cuda.js';
 import { withWhole } from '../launch-rule.js';
 import { outdoWarps } from '../matmul/choose-cuda.js';
 import { matmulSum } from '../matmul/cuda-store.js';
@@ -19,7 +18,6 @@ import { ROWS } from '../matmul/warpgroup-layout.js';
 import {
   PROMISING,
   splitName,
-  usApart,
   WARPGROUPS,
   warpgroupCycles,
   warpgroupName,
@@ -200,15 +198,8 @@ function inParts(
   ];
 }
 
-/** With the blocks that share its sums. */
-interface Way extends Variant {
-  readonly splits: number;
-  /** Whether it is by tiles of patches. */
-  readonly patched?: boolean;
-}
-
 /** By warpgroups, on GPUs that have them. */
-function byWarpgroups(io: KernelIo, problem: LastProblem, direction: Direction): Way[] {
+function byWarpgroups(io: KernelIo, problem: LastProblem, direction: Direction): Variant[] {
   const isWeight = direction === 'weight';
   const { target } = io;
   const { dtype } = problem;
@@ -222,8 +213,7 @@ function byWarpgroups(io: KernelIo, problem: LastProblem, direction: Direction):
   const ways = warpgroupWays(
     sizes,
     tiles,
-    (tile, sums): Way => ({
-      ...{ splits: tile.splits, patched: tile.patch !== undefined },
+    (tile, sums): Variant => ({
       name: `last-${warpgroupName(tile, dtype)}`,
       plan: () => {
         if (isWeight) {
@@ -242,13 +232,12 @@ function byWarpgroups(io: KernelIo, problem: LastProblem, direction: Direction):
 }
 
 /** Adds the way by patches, if there is one. If the model rates it or the others far behind, these are left out. */
-function withPatches(ways: Way[], io: KernelIo, p: LastProblem): Way[] {
+function withPatches(ways: Variant[], io: KernelIo, p: LastProblem): Variant[] {
   const { target } = io;
   const way = weightPatchWay(p, target);
   if (!way) return ways;
   const { splits } = way.tile;
-  const byPatches: Way = {
-    splits,
+  const byPatches: Variant = {
     name: `last-${weightPatchName(way, p)}`,
     plan: () => {
       const kernel = convolveWeightPatches(p, way, target.units);
@@ -266,17 +255,9 @@ function withPatches(ways: Way[], io: KernelIo, p: LastProblem): Way[] {
 function ownWays(io: KernelIo, arg: Conv2dArg, direction: Direction): Variant[] {
   const problem = problemOf(io, arg, direction);
   const isWeight = direction === 'weight';
-  // By patches, an epilogue that reads other tensors may take longer than a launch behind the convolution. By other tiles it did not for
-  // any of 64 convolutions on an H200 (2026-11-29). A launch that adds up parts computes the epilogue as well.
-  const apart = (plain: KernelIo): Variant[] =>
-    byWarpgroups(plain, problemOf(plain, arg, direction), direction)
-      .slice(0, 1)
-      .filter(({ patched, splits }) => patched && splits === 1);
-  const ways: Variant[] = byWarpgroups(io, problem, direction);
-  if (ways.length > 0 && !io.plain && !isWeight) {
-    const leastUs = usApart(asProduct({ ...problem, beside: io.beside }, false), io.target);
-    ways.push(...finishedAfter(io, apart, leastUs));
-  }
+  // A launch behind the convolution for its epilogue is not worth timing: it paid for one of 13 convolutions by patches on an H200, by 5 %,
+  // and for none of 64 by other tiles (2026-11-29).
+  const ways = byWarpgroups(io, problem, direction);
   const isOutdone = ways.length > 0 && outdoWarps(asProduct(problem, isWeight));
   if (isOutdone || !isByWarps(problem.dtype) || problem.groups > 1) return ways;
   const byWarps = lastTiles(problem, io.target, isWeight, ways.length > 0 ? 1 : 2).map((way): Variant => {

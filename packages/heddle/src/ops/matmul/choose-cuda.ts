@@ -23,9 +23,9 @@ import { warpgroupStage } from './warpgroup.js';
 import { ROWS, type WarpgroupTile } from './warpgroup-layout.js';
 import { matmulWarpgroups, suitsWarpgroups, turnedOf } from './warpgroup-product.js';
 import {
+  mayPayApart,
   operandOf,
   splitName,
-  usApart,
   WARPGROUPS,
   type WarpgroupSizes,
   warpgroupCycles,
@@ -156,12 +156,10 @@ export function warpgroupVariants(
  * there is such a launch anyway.
  */
 const finishedApart = (io: KernelIo, p: MatmulProblem, split: boolean): Variant[] =>
-  io.plain
+  io.plain || !mayPayApart(sizesOf(io, p, io.node.dtype, split), io.target)
     ? []
-    : finishedAfter(
-        io,
-        (plain) => warpgroupVariants(plain, problemOf(plain), plain.node.dtype, { split, whole: true }),
-        usApart(sizesOf(io, p, io.node.dtype, split), io.target),
+    : finishedAfter(io, (plain) =>
+        warpgroupVariants(plain, problemOf(plain), plain.node.dtype, { split, whole: true }),
       );
 
 /**

@@ -15,7 +15,6 @@ export interface TuneRequest {
 
 export interface TuneVariant {
   readonly name: string;
-  /** As in `Variant`. */
   readonly leastUs: number;
   /** Its launches. @throws whatever keeps it from being planned */
   make(): Trial;
