@@ -280,7 +280,7 @@ function addStartBench(bench: Command, ended: (exitCode: number) => void): void 
     .command('start')
     .summary('from the start of a process to its first training step: half a minute')
     .description(
-      'Start processes that train one step: the first with an empty cache folder, the others with what it has left there. ' +
+      'Start processes that train one step, as heddle train would: the first with empty caches, the others with what it has left there. ' +
         'Says where the time went: importing, planning, compiling, timing variants, loading.',
     )
     .option(
@@ -289,7 +289,7 @@ function addStartBench(bench: Command, ended: (exitCode: number) => void): void 
       words,
     )
     .option('--device <name>', DEVICE_HELP)
-    .option('--warm-runs <n>', 'processes that find a filled cache folder (default: 3)', wholeNumber(0))
+    .option('--warm-runs <n>', 'processes that find filled caches (default: 3)', wholeNumber(0))
     .option('--json <file>', 'where to write (default: bench/results/start-<date>.json)')
     .addHelpText('after', '\nExample:\n  $ heddle bench start --only gpt-f32-32 --device cuda')
     .action(async (options: BenchStartOptions) => {

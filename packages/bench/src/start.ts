@@ -1,4 +1,4 @@
-/** `heddle bench start`: from the start of a process to its first training step, with an empty cache folder and a filled one. */
+/** `heddle bench start`: from the start of a process to its first training step, with empty caches and with filled ones. */
 
 import { fork } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -50,7 +50,7 @@ export interface StartResults extends Circumstances {
 export interface StartBenchOptions {
   readonly only?: readonly string[];
   readonly device?: string;
-  /** With a filled cache folder. Default: 3. */
+  /** With filled caches. Default: 3. */
   readonly warmRuns?: number;
   readonly onProgress?: (what: string) => void;
   readonly signal?: AbortSignal;

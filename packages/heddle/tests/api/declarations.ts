@@ -41,7 +41,7 @@ export function entryPoints(folder: string = library()): ReadonlyMap<string, str
   return new Map(
     Object.entries(exports).flatMap(([path, entry]) =>
       // In one file for pages without a bundler: what `heddle` has.
-      typeof entry === 'string' || path.includes('*') || path === './browser'
+      typeof entry === 'string' || path.startsWith('./internal/') || path === './browser'
         ? []
         : [[path.replace('.', name), join(folder, entry.types)] as const],
     ),
