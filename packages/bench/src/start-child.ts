@@ -22,7 +22,7 @@ process.once('disconnect', () => process.exit());
 // On a terminal, Ctrl-C reaches this process, too; the parent ends it.
 process.on('SIGINT', () => {});
 
-if (/^(cuda(:0)?)?$/.test(process.env.HEDDLE_DEVICE ?? '')) wakeGpu();
+wakeGpu();
 const [{ TRAIN_CASES }, { currentDevice }, { phaseTimes }] = await Promise.all([
   import('./device-cases.js'),
   import('heddle/internal/engine/storage.js'),

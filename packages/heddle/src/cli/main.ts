@@ -18,12 +18,13 @@ for (const stream of [process.stdout, process.stderr]) {
 /** Where starters of several processes say which one of its host this is: others than the first have other GPUs. */
 const LOCAL_RANKS = ['LOCAL_RANK', 'OMPI_COMM_WORLD_LOCAL_RANK', 'MPI_LOCALRANKID', 'SLURM_LOCALID'];
 
-if (trainsOnGpu(process.argv.slice(2))) wakeGpu();
+const args = process.argv.slice(2);
+if (trainsAlone(args)) wakeGpu(deviceOf(args));
 
 try {
   // Two hundred modules, and the GPU gets ready meanwhile.
   const { createProgram } = await import('./program.js');
-  const program = await createProgram(process.argv.slice(2), (exitCode) => {
+  const program = await createProgram(args, (exitCode) => {
     process.exitCode = exitCode;
   });
   await program.parseAsync();
@@ -34,16 +35,19 @@ try {
   process.exitCode = exitCodeOf(error);
 }
 
-/** Whether this is a training that will use the first GPU if there is one. */
-function trainsOnGpu([command, ...rest]: readonly string[]): boolean {
-  const at = rest.indexOf('--device');
-  const device = at >= 0 ? rest[at + 1] : process.env.HEDDLE_DEVICE;
+/** Whether this is a training in one process, or in the first of its host. */
+function trainsAlone([command, ...rest]: readonly string[]): boolean {
   return (
     command === 'train' &&
     !rest.some((arg) => /^(-h|--help)$|^--(gpus|processes)\b/.test(arg)) &&
-    (!device || /^cuda(:0)?$/.test(device)) &&
     LOCAL_RANKS.every((name) => Number(process.env[name] ?? 0) === 0)
   );
+}
+
+/** What `--device` says. */
+function deviceOf(args: readonly string[]): string | undefined {
+  const at = args.indexOf('--device');
+  return at >= 0 ? args[at + 1] : undefined;
 }
 
 /** Prints what commander has not printed yet. */

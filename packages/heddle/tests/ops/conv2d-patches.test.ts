@@ -151,10 +151,12 @@ test('columns are summed where patches lie in memory one after the other: parts 
   const waysOf = (side: number, sums: ColumnSums = plain) => {
     const p = problemOf(conv('', [64, 64, 64], side, 3, { padding: 1 }), 'forward', bf16);
     const sizes = { ...asProduct(p, false), sums };
-    return warpgroupWays(sizes, warpgroupTiles(sizes, H200), (tile, wanted) => ({
-      ...{ name: warpgroupName(tile, bf16), plan: () => [] },
-      way: [tile.patch?.inOrder, wanted !== undefined] as const,
-    }));
+    const made: [inOrder: boolean | undefined, isSummed: boolean][] = [];
+    const ways = warpgroupWays(sizes, warpgroupTiles(sizes, H200), (tile, wanted) => {
+      made.push([tile.patch?.inOrder, wanted !== undefined]);
+      return { name: warpgroupName(tile, bf16), plan: () => [] };
+    });
+    return ways.map(({ name }, i) => ({ name, way: made[i]! }));
   };
   const summed = (side: number) => waysOf(side).map(({ way }) => way);
   for (const side of [32, 56]) {

@@ -210,24 +210,20 @@ function byWarpgroups(io: KernelIo, problem: LastProblem, direction: Direction):
   const sizes = asProduct(p, isWeight);
   const best = warpgroupTiles(sizes, target);
   const tiles = isWeight ? best : withWhole(best, () => warpgroupTiles({ ...sizes, whole: true }, target, 1));
-  const ways = warpgroupWays(
-    sizes,
-    tiles,
-    (tile, sums): Variant => ({
-      name: `last-${warpgroupName(tile, dtype)}`,
-      plan: () => {
-        if (isWeight) {
-          const kernel = convolveWeightWarpgroups(p, tile, target.units);
-          const sources: Sources = [{ input: 1 }, { input: 0 }];
-          if (isWholeGradient(p, tile)) return [gridStage(kernel, ...sources, { output: true })];
-          return inParts(io, direction, kernel, tile.splits, sources);
-        }
-        const kernel = convolveWarpgroups({ ...p, sums }, tile, target.units);
-        if (tile.splits > 1) return inParts(io, direction, kernel, tile.splits);
-        return [warpgroupStage(kernel)];
-      },
-    }),
-  );
+  const ways = warpgroupWays(sizes, tiles, (tile, sums) => ({
+    name: `last-${warpgroupName(tile, dtype)}`,
+    plan: () => {
+      if (isWeight) {
+        const kernel = convolveWeightWarpgroups(p, tile, target.units);
+        const sources: Sources = [{ input: 1 }, { input: 0 }];
+        if (isWholeGradient(p, tile)) return [gridStage(kernel, ...sources, { output: true })];
+        return inParts(io, direction, kernel, tile.splits, sources);
+      }
+      const kernel = convolveWarpgroups({ ...p, sums }, tile, target.units);
+      if (tile.splits > 1) return inParts(io, direction, kernel, tile.splits);
+      return [warpgroupStage(kernel)];
+    },
+  }));
   return isWeight ? withPatches(ways, io, p) : ways;
 }
 

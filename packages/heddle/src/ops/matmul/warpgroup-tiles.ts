@@ -334,11 +334,11 @@ export const warpgroupCycles = (p: WarpgroupSizes, target: Target): number => le
  * products may wait for them longer than a launch takes that reads what was stored. On an H200 (2026-11-29) that launch paid for 5 of 16 such
  * convolutions, by 6 to 9 %. Of 15 with other sums it paid for one, by 1 %, and of 200 by other tiles for 4, by 5 % at most.
  */
-export function warpgroupWays<Way extends Variant>(
+export function warpgroupWays(
   p: WarpgroupSizes,
   tiles: readonly WarpgroupTile[],
-  way: (tile: WarpgroupTile, sums: ColumnSums | undefined) => Way,
-): Way[] {
+  way: (tile: WarpgroupTile, sums: ColumnSums | undefined) => Variant,
+): Variant[] {
   // Sums are of rows that lie in memory so.
   const ways = tiles.map((tile) => way(tile, tile.patch?.inOrder === false ? undefined : p.sums));
   const isDeep = p.sums !== undefined && p.sums.levels.length > 1;

@@ -7,8 +7,11 @@ let begun = false;
 /**
  * Begin to initialize the driver and to make the first GPU's context in another thread, where there is a GPU. Both take a good
  * part of a short run, and the device then finds them ready. The context stays until the process ends.
+ * @param device that the program will use, as `useDevice` takes it: nothing is done for another than the first GPU. Default: HEDDLE_DEVICE,
+ * and without it the fastest that is found
  */
-export function wakeGpu(): void {
+export function wakeGpu(device = process.env.HEDDLE_DEVICE): void {
+  if (device && !/^cuda(:0)?$/.test(device)) return;
   if (begun || !fileExists('/dev/nvidiactl')) return;
   begun = true;
   try {

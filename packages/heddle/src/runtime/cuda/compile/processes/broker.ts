@@ -3,7 +3,14 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { workerData } from 'node:worker_threads';
-import { type BrokerData, type CompileAnswer, claimed, type Expected, type OpenOrder } from './orders.js';
+import {
+  type BrokerData,
+  type CompileAnswer,
+  claimed,
+  type Expected,
+  lengthOf,
+  type OpenOrder,
+} from './orders.js';
 
 const { nvrtc, port, answers } = workerData as BrokerData;
 
@@ -97,9 +104,9 @@ function answer(message: CompileAnswer): void {
   Atomics.notify(answers, 0);
 }
 
-/** A long source takes long to compile: begun last, it would keep all others waiting. */
+/** What takes long to compile would keep the caller waiting if it were begun last. */
 function takeLongest(): Waiting | undefined {
-  const lengths = waiting.map(({ order }) => order.source.text.length);
+  const lengths = waiting.map(({ order }) => lengthOf(order));
   return waiting.splice(lengths.indexOf(Math.max(...lengths)), 1)[0];
 }
 

@@ -31,6 +31,9 @@ export interface OpenOrder extends CompileOrder {
   readonly claim: Int32Array;
 }
 
+/** Ranks orders nearly as their compile times do: characters of the source. */
+export const lengthOf = ({ source }: CompileOrder): number => source.text.length;
+
 /** Word that so many kernels are about to be ordered: processes take a while to come up. */
 export interface Expected {
   readonly kernels: number;

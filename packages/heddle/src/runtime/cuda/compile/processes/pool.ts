@@ -13,6 +13,7 @@ import {
   type CudaSource,
   claimed,
   type Expected,
+  lengthOf,
   type OpenOrder,
 } from './orders.js';
 
@@ -72,15 +73,15 @@ export class CompilePool {
    * @throws DeviceError if a process ended over one of them, or takes too long
    */
   finish(jobs: readonly CompileJob[], own: (source: CudaSource) => CompileResult): CompileResult[] {
+    // The shortest is the one that a process would come to last.
+    const shortestFirst = [...jobs].sort((a, b) => lengthOf(a.order) - lengthOf(b.order));
     try {
       for (;;) {
         const seen = Atomics.load(this.#answers, 0);
         this.#takeAnswers();
-        const open = jobs.filter((job) => !job.result);
+        const open = shortestFirst.filter((job) => !job.result);
         if (open.length === 0) return jobs.map(resultOf);
-        // The shortest is the one that a process would come to last.
-        const lengthOf = ({ order }: CompileJob): number => order.source.text.length;
-        const mine = open.sort((a, b) => lengthOf(a) - lengthOf(b)).find((job) => claimed(job.order));
+        const mine = open.find((job) => claimed(job.order));
         if (mine) mine.result = own(mine.order.source);
         else if (Atomics.wait(this.#answers, 0, seen, PATIENCE) === 'timed-out')
           throw new DeviceError(`NVRTC took more than ${PATIENCE / 1000} s for a kernel.`);
