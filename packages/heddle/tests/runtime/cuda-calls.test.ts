@@ -91,6 +91,17 @@ describe('a compiled program that runs again calls the driver', {
     rmSync(folder, { recursive: true });
   });
 
+  test('before, for each kernel of its graph: a node, and what it asks for as shared memory', () => {
+    const first = jit((x: Tensor) => x.matmul(ones([4, 3])).sum());
+    first(x).dispose();
+    takeCalls();
+    first(x).dispose();
+    const calls = takeCalls();
+    assert.equal(calls.match(/cuGraphAddKernelNode_v2/g)?.length, first.launches);
+    assert.equal(calls.match(/cuGraphKernelNodeSetAttribute/g)?.length, first.launches);
+    first.dispose();
+  });
+
   test('once, where its result is disposed of', () => {
     assert.deepEqual(
       callsOf(() => step(x).dispose()),

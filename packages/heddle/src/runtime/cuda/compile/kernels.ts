@@ -18,6 +18,8 @@ export interface CudaFunction {
   /** CUfunction */
   readonly handle: number;
   readonly module: number;
+  /** Of a thread. */
+  readonly registers: number;
   /** Shared bytes that its arrays take. */
   readonly fixedShared: number;
   /** Shared bytes, fixed and dynamic, that it may have so far. */
@@ -105,10 +107,11 @@ export class Kernels {
     const module = driver.handle((at) => api.cuModuleLoadData(at, image));
     const handle = driver.handle((at) => api.cuModuleGetFunction(at, module, name));
     if (messages.length > 0) board.register(module, name, messages);
-    const fixedShared = driver.number((at) =>
-      api.cuFuncGetAttribute(at, FUNCTION_ATTRIBUTE.sharedBytes, handle),
-    );
-    return { name, handle, module, fixedShared, allowedShared: GPU.freeSharedBytes };
+    const attribute = (which: number): number =>
+      driver.number((at) => api.cuFuncGetAttribute(at, which, handle));
+    const registers = attribute(FUNCTION_ATTRIBUTE.registers);
+    const fixedShared = attribute(FUNCTION_ATTRIBUTE.sharedBytes);
+    return { name, handle, module, registers, fixedShared, allowedShared: GPU.freeSharedBytes };
   }
 }
 

@@ -10,6 +10,10 @@ import type { PlannedCall, PlannedKernel, PlannedLaunch } from './plan.js';
 /** sizeof(CUDA_KERNEL_NODE_PARAMS) */
 const PARAMS_BYTES = 72;
 
+/** CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, and sizeof(CUlaunchAttributeValue) */
+const SHARED_PERCENT = 14;
+const VALUE_BYTES = 64;
+
 /** CU_STREAM_CAPTURE_MODE_RELAXED: other threads may call the driver meanwhile. */
 const RELAXED = 2;
 
@@ -28,6 +32,8 @@ export class CudaGraph {
   readonly #args: ArgumentBlock;
   /** CUDA_KERNEL_NODE_PARAMS of each launch; of a library call, nothing. */
   readonly #params: NativeMemory;
+  /** Of an attribute of a node. */
+  readonly #value = new NativeMemory(VALUE_BYTES);
   /** The CUgraphNodes of each launch, one per copy. */
   readonly #nodes: readonly number[][];
   readonly #graph: number;
@@ -126,13 +132,16 @@ export class CudaGraph {
   }
 
   #addNode(launch: PlannedLaunch, index: number): number {
-    const { api } = this.#driver;
+    const { api, raw } = this.#driver;
     const add = (call: (at: number) => void): number => this.#driver.handle(call);
     let node = 0;
     if ('fn' in launch) {
       node = add((at) => api.cuGraphAddKernelNode_v2(at, this.#graph, 0, 0, this.#paramsAt(index)));
-      const { clusters } = launch;
+      const { clusters, sharedPercent } = launch;
       if (clusters) api.cuGraphKernelNodeSetAttribute(node, CLUSTER_DIMENSION, clusters.value);
+      this.#value.setU32(0, sharedPercent);
+      // Unchecked: a hint, which older drivers do not know.
+      raw.cuGraphKernelNodeSetAttribute(node, SHARED_PERCENT, this.#value.address);
     } else
       this.#withCapture(launch, index, (child) => {
         node = add((at) => api.cuGraphAddChildGraphNode(at, this.#graph, 0, 0, child));

@@ -3,28 +3,28 @@ import { DeviceError } from '../../../core/errors.js';
 import type { Scalar } from '../../../kernel/ir/ops.js';
 import { dynamicBytesOf } from '../../../kernel/ir/shared-layout.js';
 import type { Target } from '../../../kernel/ir/target.js';
-import { type Dim3, type KernelLaunch, type Launch, nameOfLaunch } from '../../device.js';
+import { type KernelLaunch, type Launch, nameOfLaunch } from '../../device.js';
 import { requireSizes } from '../../launch-rules.js';
-import type { CudaFunction, Kernels } from '../compile/kernels.js';
+import type { Kernels } from '../compile/kernels.js';
 import { ClusterConfig } from '../driver/cluster.js';
 import { ROUTINES } from '../vendor/libraries.js';
 import type { LibraryContext, PreparedRoutine } from '../vendor/routine.js';
+import { type LaunchBlocks, type LaunchOrder, sharedPercents } from './division.js';
 
 export type PlannedLaunch = PlannedKernel | PlannedCall;
 
-interface Planned {
+interface Planned extends LaunchOrder {
   readonly name: string;
-  /** The launches that must run before, by their numbers. */
-  readonly needs: readonly number[];
 }
 
-export interface PlannedKernel extends Planned {
-  readonly fn: CudaFunction;
-  readonly grid: Dim3;
-  readonly block: Dim3;
-  readonly sharedBytes: number;
+export interface PlannedKernel extends Planned, LaunchBlocks {
   readonly clusters: ClusterConfig | undefined;
+  /** What it asks for as shared memory in a graph, in percent of the most that a multiprocessor has. */
+  readonly sharedPercent: number;
 }
+
+/** A kernel before all launches are known. */
+type Undivided = Omit<PlannedKernel, 'sharedPercent'>;
 
 export interface PlannedCall extends Planned {
   readonly routine: PlacedRoutine;
@@ -47,7 +47,7 @@ export function planLaunches(
   const functions = kernels.load(own);
   let next = 0;
   const calls = new Map<number, PreparedRoutine>();
-  const planned = (launch: Launch, i: number): PlannedKernel | Planned => {
+  const planned = (launch: Launch, i: number): Undivided | Planned => {
     const name = nameOfLaunch(launch);
     const needs = launch.needs ?? Array.from({ length: i }, (_, before) => before);
     if ('library' in launch) {
@@ -65,7 +65,9 @@ export function planLaunches(
     return { name, needs, fn, grid, block, sharedBytes, clusters };
   };
   try {
-    return withWorkspace(launches.map(planned), calls, context);
+    const plan = withWorkspace(launches.map(planned), calls, context);
+    const percents = sharedPercents(plan, target);
+    return plan.map((launch, i) => ('fn' in launch ? { ...launch, sharedPercent: percents[i]! } : launch));
   } catch (error) {
     for (const routine of calls.values()) routine.dispose();
     throw error;
@@ -74,17 +76,17 @@ export function planLaunches(
 
 /** All routines work in the same memory, and therefore one after the other. */
 function withWorkspace(
-  plan: readonly (PlannedKernel | Planned)[],
+  plan: readonly (Undivided | Planned)[],
   calls: ReadonlyMap<number, PreparedRoutine>,
   context: LibraryContext,
-): PlannedLaunch[] {
+): (Undivided | PlannedCall)[] {
   const bytes = Math.max(0, ...[...calls.values()].map(({ workspaceBytes }) => workspaceBytes));
   const memory = bytes > 0 ? context.allocate(bytes, "libraries' workspace") : undefined;
   let placed = 0;
   let before: number | undefined;
   return plan.map((launch, i) => {
     const routine = calls.get(i);
-    if (!routine) return launch as PlannedKernel;
+    if (!routine) return launch as Undivided;
     const needs = [...launch.needs];
     if (routine.workspaceBytes > 0) {
       if (before !== undefined && !needs.includes(before)) needs.push(before);
