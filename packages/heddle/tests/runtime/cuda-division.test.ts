@@ -14,37 +14,34 @@ const kernel = (needs: readonly number[], blocks: number, shared = KIB, register
   ...{ grid: [blocks, 1, 1] as const, block: [128, 1, 1] as const, sharedBytes: shared - KIB },
 });
 
-test('kernels that run one after the other ask for the same, in part also through others', () => {
-  const chain = [kernel([], 1), kernel([0], 1000), kernel([1], 64), kernel([0, 2], 64)];
-  assert.deepEqual(sharedPercents(chain, H200), [40, 40, 40, 40]);
+const shareOf = (bytes: number): number => Math.ceil((100 * bytes) / (228 * KIB));
+
+test('a kernel that runs alone asks for what its blocks need, with the KiB that CUDA takes for each', () => {
+  const asked = (blocks: number, shared: number, registers?: number): number =>
+    sharedPercents([kernel([], blocks, shared, registers)], H200)[0]!;
+  assert.equal(asked(1, KIB), shareOf(2 * KIB));
+  assert.equal(asked(units, 85 * KIB), shareOf(86 * KIB));
+  assert.equal(asked(units + 1, 85 * KIB), shareOf(2 * 86 * KIB));
+  // No more than there is room for: of shared memory, of threads, of registers.
+  assert.equal(asked(100 * units, 85 * KIB), shareOf(2 * 86 * KIB));
+  assert.equal(asked(100 * units, 56 * KIB), 100);
+  assert.equal(asked(100 * units, 5 * KIB), shareOf(16 * 6 * KIB));
+  assert.equal(asked(100 * units, 29 * KIB, 128), shareOf(4 * 30 * KIB));
+  assert.equal(asked(units, 227 * KIB), 100);
 });
 
-test('kernels beside which others may run ask for more, those before and after them do not', () => {
-  const fork = [kernel([], 64), kernel([0], 64), kernel([0], 64), kernel([1, 2], 64)];
-  assert.deepEqual(sharedPercents(fork, H200), [40, 50, 50, 40]);
+test('kernels beside which others may run ask for half, or for what they need', () => {
+  const fork = [kernel([], 64), kernel([0], 64), kernel([0], 64, 150 * KIB), kernel([1, 2], 64)];
+  const alone = shareOf(2 * KIB);
+  assert.deepEqual(sharedPercents(fork, H200), [alone, 50, shareOf(151 * KIB), alone]);
 });
 
 test('a library call asks for nothing, and is among those that others run beside', () => {
   assert.deepEqual(sharedPercents([kernel([], 64), { needs: [] }], H200), [50, 0]);
 });
 
-test('a kernel whose blocks need more asks for that', () => {
-  const asked = (blocks: number, shared: number, registers?: number): number =>
-    sharedPercents([kernel([], blocks, shared, registers)], H200)[0]!;
-  // With the KiB that CUDA takes for each, of 228.
-  assert.equal(asked(units, 113 * KIB), 50);
-  assert.equal(asked(units, 119 * KIB), 53);
-  assert.equal(asked(units + 1, 85 * KIB), Math.ceil((100 * 2 * 86) / 228));
-  assert.equal(asked(100 * units, 85 * KIB), Math.ceil((100 * 2 * 86) / 228));
-  assert.equal(asked(100 * units, 15 * KIB), Math.ceil((100 * 14 * 16) / 228));
-  // Registers leave room for four blocks.
-  assert.equal(asked(100 * units, 29 * KIB, 128), Math.ceil((100 * 4 * 30) / 228));
-  assert.equal(asked(units, 227 * KIB), 100);
-});
-
-test('order is known over more launches than fit one word of bits', () => {
+test('what runs before a kernel is known through others, for more launches than fit one word of bits', () => {
   const chain = Array.from({ length: 100 }, (_, i) => kernel(i === 0 ? [] : [i - 1], 64));
-  const beside = [...chain, kernel([40], 64)];
-  const expected = beside.map((_, i) => (i > 40 ? 50 : 40));
-  assert.deepEqual(sharedPercents(beside, H200), expected);
+  const expected = chain.map((_, i) => (i > 40 ? 50 : shareOf(2 * KIB)));
+  assert.deepEqual(sharedPercents([...chain, kernel([40], 64)], H200), [...expected, 50]);
 });

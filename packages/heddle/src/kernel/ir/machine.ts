@@ -14,21 +14,20 @@ export interface BlockNeeds {
   readonly registers: number;
 }
 
-/** Blocks that a multiprocessor holds at once, at least one. */
-export const residentBlocks = (limits: GpuLimits, { threads, bytes, registers }: BlockNeeds): number =>
-  Math.max(
-    1,
-    Math.min(
-      // Less one reserve: as the times below were fitted.
-      Math.floor(
-        (limits.sharedBytesPerMultiprocessor - limits.sharedBytesReserved) /
-          (bytes + limits.sharedBytesReserved),
-      ),
-      Math.floor(limits.threadsPerMultiprocessor / threads),
-      Math.floor(limits.registersPerMultiprocessor / (threads * registers)),
-      limits.blocksPerMultiprocessor,
-    ),
+/** Blocks that a multiprocessor has room for at once. */
+export const blocksWithRoom = (limits: GpuLimits, { threads, bytes, registers }: BlockNeeds): number =>
+  Math.min(
+    Math.floor(limits.sharedBytesPerMultiprocessor / (bytes + limits.sharedBytesReserved)),
+    Math.floor(limits.threadsPerMultiprocessor / threads),
+    Math.floor(limits.registersPerMultiprocessor / (threads * registers)),
+    limits.blocksPerMultiprocessor,
   );
+
+/** The same as launch rules count: at least one, and less one reserve of shared memory, as the times below were fitted. */
+export const residentBlocks = (limits: GpuLimits, needs: BlockNeeds): number => {
+  const sharedBytesPerMultiprocessor = limits.sharedBytesPerMultiprocessor - limits.sharedBytesReserved;
+  return Math.max(1, blocksWithRoom({ ...limits, sharedBytesPerMultiprocessor }, needs));
+};
 
 /** Bytes of shared memory that each of `blocks` blocks of a multiprocessor can have. */
 export const sharedBytesOfEach = (limits: GpuLimits, blocks: number): number =>

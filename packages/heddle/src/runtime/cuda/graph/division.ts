@@ -4,16 +4,16 @@
  * run leave room for is therefore put on the few multiprocessors that are idle, and takes several times as long.
  */
 import { sizeOf } from '../../../core/shape.js';
-import { residentBlocks } from '../../../kernel/ir/machine.js';
+import { blocksWithRoom } from '../../../kernel/ir/machine.js';
 import type { Target } from '../../../kernel/ir/target.js';
 import type { Dim3 } from '../../device.js';
 import type { CudaFunction } from '../compile/kernels.js';
 
 /**
- * The least that a kernel asks for as shared memory, of the most that a multiprocessor has, so that most kernels ask for the
- * same: one that runs alone, and one beside which others may run.
+ * The least that a kernel asks for as shared memory where others may run beside it, of the most that a multiprocessor has: so
+ * that most of these ask for the same. One that runs alone leaves all it can to the cache, through which it loads.
  */
-const LEAST = { alone: 0.4, beside: 0.5 } as const;
+const LEAST_BESIDE = 0.5;
 
 /** A launch among others. */
 export interface LaunchOrder {
@@ -38,7 +38,7 @@ export function sharedPercents(
   const alone = runAlone(launches);
   return launches.map((launch, i) => {
     if (!('fn' in launch)) return 0;
-    const share = Math.max(alone[i] ? LEAST.alone : LEAST.beside, neededBy(launch, target));
+    const share = Math.max(alone[i] ? 0 : LEAST_BESIDE, neededBy(launch, target));
     return Math.min(100, Math.ceil(100 * share));
   });
 }
@@ -49,8 +49,8 @@ function neededBy(
   { limits, units }: Pick<Target, 'limits' | 'units'>,
 ): number {
   const bytes = fn.fixedShared + sharedBytes;
-  const most = residentBlocks(limits, { threads: sizeOf(block), bytes, registers: fn.registers });
-  const blocks = Math.min(most, Math.ceil(sizeOf(grid) / units));
+  const room = blocksWithRoom(limits, { threads: sizeOf(block), bytes, registers: fn.registers });
+  const blocks = Math.min(room, Math.ceil(sizeOf(grid) / units));
   return (blocks * (bytes + limits.sharedBytesReserved)) / limits.sharedBytesPerMultiprocessor;
 }
 
