@@ -298,6 +298,22 @@ test('limit-unrolling and copies: what the CUDA compiler is not asked for', () =
       lines(compile(rounds(chooses), H200)).filter((line) => line.includes('for ')),
       [`${outer}${chooses ? ' unroll' : ' rolled'}`, `  ${inner}`],
     );
+  // Loops that wait for phases stay in the compiled code, too, with those around them.
+  const phases = defineKernel('k', { n: i32 }, ({ n }, { arrive, mbarriers, waitBarrier }) => {
+    const full = mbarriers(1);
+    for (let tile = 0; tile < n; tile++) {
+      for (let i = 0; i < n; i++) waitBarrier(full, 0, i);
+      for (let i = 0; i < n; i++) arrive(full, 0);
+    }
+  });
+  assert.deepEqual(
+    lines(compile(phases, H200)).filter((line) => line.includes('for ')),
+    [
+      'for tile from 0 to n step 1 rolled',
+      '  for i from 0 to n step 1 rolled',
+      '  for i_2 from 0 to n step 1',
+    ],
+  );
   const copies = defineKernel('k', { x: buffer(f32), n: i32 }, ({ x, n }, { copyAsync, shared, f32 }) => {
     const s = shared(f32, 4);
     copyAsync(s, 0, x, n, n > 0);
