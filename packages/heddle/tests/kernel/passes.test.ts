@@ -298,7 +298,7 @@ test('limit-unrolling and copies: what the CUDA compiler is not asked for', () =
       lines(compile(rounds(chooses), H200)).filter((line) => line.includes('for ')),
       [`${outer}${chooses ? ' unroll' : ' rolled'}`, `  ${inner}`],
     );
-  // Loops that wait for phases stay in the compiled code, too, with those around them.
+  // The CUDA compiler is told to keep loops that wait for phases, and the loops around these.
   const phases = defineKernel('k', { n: i32 }, ({ n }, { arrive, mbarriers, waitBarrier }) => {
     const full = mbarriers(1);
     for (let tile = 0; tile < n; tile++) {
