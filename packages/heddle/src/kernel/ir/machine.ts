@@ -14,20 +14,25 @@ export interface BlockNeeds {
   readonly registers: number;
 }
 
-/** Blocks that a multiprocessor has room for at once. */
-export const blocksWithRoom = (limits: GpuLimits, { threads, bytes, registers }: BlockNeeds): number =>
+/** Blocks that a multiprocessor has room for at once. @param shared bytes for all of them; default: all there are */
+export const blocksWithRoom = (
+  limits: GpuLimits,
+  { threads, bytes, registers }: BlockNeeds,
+  shared = limits.sharedBytesPerMultiprocessor,
+): number =>
   Math.min(
-    Math.floor(limits.sharedBytesPerMultiprocessor / (bytes + limits.sharedBytesReserved)),
+    Math.floor(shared / (bytes + limits.sharedBytesReserved)),
     Math.floor(limits.threadsPerMultiprocessor / threads),
     Math.floor(limits.registersPerMultiprocessor / (threads * registers)),
     limits.blocksPerMultiprocessor,
   );
 
 /** The same as launch rules count: at least one, and less one reserve of shared memory, as the times below were fitted. */
-export const residentBlocks = (limits: GpuLimits, needs: BlockNeeds): number => {
-  const sharedBytesPerMultiprocessor = limits.sharedBytesPerMultiprocessor - limits.sharedBytesReserved;
-  return Math.max(1, blocksWithRoom({ ...limits, sharedBytesPerMultiprocessor }, needs));
-};
+export const residentBlocks = (limits: GpuLimits, needs: BlockNeeds): number =>
+  Math.max(
+    1,
+    blocksWithRoom(limits, needs, limits.sharedBytesPerMultiprocessor - limits.sharedBytesReserved),
+  );
 
 /** Bytes of shared memory that each of `blocks` blocks of a multiprocessor can have. */
 export const sharedBytesOfEach = (limits: GpuLimits, blocks: number): number =>

@@ -53,9 +53,9 @@ const MOST_NODES = 50_000;
 const MOST_NODES_APART = 2_000;
 
 /**
- * Loops that the CUDA compiler is asked to unroll, without the long ones: inner loops first. Those that wait for the phases of mbarriers
- * stay as they are: it would repeat them two to four times by itself, which takes it 11 % longer for the products by warpgroups of a GPT, and
- * as many instructions for a round.
+ * Loops that the CUDA compiler is asked to unroll, without the long ones: inner loops first. Loops that wait for the phases of mbarriers
+ * stay loops. By itself, the compiler repeats their bodies two to four times: it takes 11 % longer for the products by warpgroups of a GPT,
+ * and a round has as many instructions as without.
  */
 function limitUnrolling(ir: KernelIr): KernelIr {
   const withUnroll = (s: For, unroll: For['arg']['unroll']): Statement => ({
