@@ -8,7 +8,7 @@ const { units } = H200;
 const KIB = 1024;
 
 /** A kernel of that many blocks of 128 threads. @param shared bytes of each, of which 1 KiB are in fixed arrays */
-const kernel = (needs: readonly number[], blocks: number, shared = KIB, registers = 32) => ({
+const kernel = (needs: readonly number[], blocks: number, shared = 2 * KIB, registers = 32) => ({
   needs,
   fn: { name: 'test', handle: 1, module: 1, registers, fixedShared: KIB, allowedShared: 48 * KIB },
   ...{ grid: [blocks, 1, 1] as const, block: [128, 1, 1] as const, sharedBytes: shared - KIB },
@@ -19,7 +19,7 @@ const shareOf = (bytes: number): number => Math.ceil((100 * bytes) / (228 * KIB)
 test('a kernel that runs alone asks for what its blocks need, with the KiB that CUDA takes for each', () => {
   const asked = (blocks: number, shared: number, registers?: number): number =>
     sharedPercents([kernel([], blocks, shared, registers)], H200)[0]!;
-  assert.equal(asked(1, KIB), shareOf(2 * KIB));
+  assert.equal(asked(1, 20 * KIB), shareOf(21 * KIB));
   assert.equal(asked(units, 85 * KIB), shareOf(86 * KIB));
   assert.equal(asked(units + 1, 85 * KIB), shareOf(2 * 86 * KIB));
   // No more than there is room for: of shared memory, of threads, of registers.
@@ -30,10 +30,19 @@ test('a kernel that runs alone asks for what its blocks need, with the KiB that 
   assert.equal(asked(units, 227 * KIB), 100);
 });
 
-test('kernels beside which others may run ask for half, or for what they need', () => {
-  const fork = [kernel([], 64), kernel([0], 64), kernel([0], 64, 150 * KIB), kernel([1, 2], 64)];
-  const alone = shareOf(2 * KIB);
-  assert.deepEqual(sharedPercents(fork, H200), [alone, 50, shareOf(151 * KIB), alone]);
+/** What a kernel asks for that leaves to the cache what it can. */
+const LEAST = 8;
+
+test('a kernel asks for 8 % at least, and for no more for blocks without shared memory', () => {
+  assert.deepEqual(sharedPercents([kernel([], 1)], H200), [LEAST]);
+  assert.deepEqual(sharedPercents([kernel([], 100 * units, KIB)], H200), [LEAST]);
+});
+
+test('kernels that may run side by side ask for half, or for what they need, if one has shared memory', () => {
+  const fork = [kernel([], 64), kernel([0], 64, KIB), kernel([0], 64, 150 * KIB), kernel([1, 2], 64)];
+  assert.deepEqual(sharedPercents(fork, H200), [LEAST, 50, shareOf(151 * KIB), LEAST]);
+  const without = [kernel([], 64), kernel([0], 64, KIB), kernel([0], 64, KIB), kernel([1, 2], 64)];
+  assert.deepEqual(sharedPercents(without, H200), [LEAST, LEAST, LEAST, LEAST]);
 });
 
 test('a library call asks for nothing, and is among those that others run beside', () => {
@@ -42,6 +51,6 @@ test('a library call asks for nothing, and is among those that others run beside
 
 test('what runs before a kernel is known through others, for more launches than fit one word of bits', () => {
   const chain = Array.from({ length: 100 }, (_, i) => kernel(i === 0 ? [] : [i - 1], 64));
-  const expected = chain.map((_, i) => (i > 40 ? 50 : shareOf(2 * KIB)));
+  const expected = chain.map((_, i) => (i > 40 ? 50 : LEAST));
   assert.deepEqual(sharedPercents([...chain, kernel([40], 64)], H200), [...expected, 50]);
 });
