@@ -54,8 +54,10 @@ interface Elements {
   readonly dtype: DType;
 }
 
-/** Words of a block of Philox, which a thread draws. */
+/** Words of a block of Philox. */
 const BLOCK = 4;
+/** Threads that share the numbers of a block: one alone draws two normal numbers with twice the code, which takes longer to compile. */
+const SHARERS: Readonly<Record<Distribution, number>> = { uniform: 1, normal: 2 };
 const THREADS = 256;
 /** Blocks of one launch. */
 const BLOCKS = 2 ** 16;
@@ -125,7 +127,7 @@ function programFor(device: Device, t: DType, distribution: Distribution): Progr
     device.compile([
       {
         kernel: drawKernel(t, distribution),
-        grid: [BLOCKS / THREADS, 1, 1],
+        grid: [(BLOCKS * SHARERS[distribution]) / THREADS, 1, 1],
         block: [THREADS, 1, 1],
         args: [0, 1, 2].map((slot) => ({ slot, offset: 0 })),
       },
@@ -136,18 +138,18 @@ function programFor(device: Device, t: DType, distribution: Distribution): Progr
 
 const nameOf = (t: DType, distribution: Distribution): string => `draw_${distribution}_${t.name}`;
 
-/** Each thread draws the numbers of one block. @internal */
+/** Each thread draws its share of the numbers of one block. @internal */
 export const drawKernel = (t: DType, distribution: Distribution) =>
   defineKernel(
     nameOf(t, distribution),
     { values: buffer(t), state: buffer(u32), scaling: buffer(f64) },
     ({ values, state, scaling }, context) => {
-      const { bitcast, f32, f64, globalId, i32, lane, select, u32 } = context;
-      const { gaussian, normal, philoxBlock, polynomial, ARTANH, EACH, SINE, SQRT_HALF, T } = context;
+      const { bitcast, f32, f64, globalId, i32, idiv, lane, select, u32 } = context;
+      const { gaussian, normal, philoxBlock, polynomial, ARTANH, EACH, SHARERS, SINE, SQRT_HALF, T } = context;
       const first = i32(state[5]) + globalId.x * EACH;
       const end = i32(state[6]);
       if (first >= end) return;
-      const low = state[2] + u32(globalId.x);
+      const low = state[2] + u32(idiv(globalId.x, SHARERS));
       const high = select(low < state[2], state[3] + 1, state[3]);
       const words = philoxBlock(low, high, state[4], state[0], state[1], context);
       const uniform = (word: number): number => f64(word >> 8) * 2 ** -24;
@@ -167,8 +169,9 @@ export const drawKernel = (t: DType, distribution: Distribution) =>
         if (first + i < end) values[first + i] = T(scaling[0] + scaling[1] * x);
       };
       if (normal) {
-        put(0, normalOf(lane(words, 0), lane(words, 1)));
-        put(1, normalOf(lane(words, 2), lane(words, 3)));
+        const isSecond = globalId.x % SHARERS === 1;
+        const a = select(isSecond, lane(words, 2), lane(words, 0));
+        put(0, normalOf(a, select(isSecond, lane(words, 3), lane(words, 1))));
       } else {
         put(0, uniform(lane(words, 0)));
         put(1, uniform(lane(words, 1)));
@@ -177,7 +180,8 @@ export const drawKernel = (t: DType, distribution: Distribution) =>
       }
     },
     {
-      ...{ EACH: BLOCK / WORDS_OF[distribution], normal: distribution === 'normal', T: asCast(t) },
+      EACH: BLOCK / WORDS_OF[distribution] / SHARERS[distribution],
+      ...{ SHARERS: SHARERS[distribution], normal: distribution === 'normal', T: asCast(t) },
       ...GAUSSIAN,
       ...{ SQRT_HALF: SQRT_HALF_BITS, gaussian: gaussianOf, philoxBlock },
     },

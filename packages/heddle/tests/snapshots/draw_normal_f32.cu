@@ -7,15 +7,15 @@ __device__ inline int shl(int a, int b) { return (int)((unsigned int)a << (b & 3
 
 extern "C" __global__ void draw_normal_f32(float* values, const unsigned* state, const double* scaling) {
   // const first = i32(state[5]) + globalId.x * EACH;
-  const int first = wrap_add(int(state[5]), wrap_mul(wrap_add(wrap_mul(index_below(blockIdx.x, 0x7fffffff), index_below(blockDim.x, 1025)), index_below(threadIdx.x, 1024)), 2));
+  const int first = wrap_add(int(state[5]), wrap_mul(wrap_add(wrap_mul(index_below(blockIdx.x, 0x7fffffff), index_below(blockDim.x, 1025)), index_below(threadIdx.x, 1024)), 1));
   // const end = i32(state[6]);
   const int end = int(state[6]);
   // if (first >= end) return;
   if (first >= end) {
     return;
   }
-  // const low = state[2] + u32(globalId.x);
-  const unsigned low = state[2] + unsigned(wrap_add(wrap_mul(index_below(blockIdx.x, 0x7fffffff), index_below(blockDim.x, 1025)), index_below(threadIdx.x, 1024)));
+  // const low = state[2] + u32(idiv(globalId.x, SHARERS));
+  const unsigned low = state[2] + unsigned(wrap_add(wrap_mul(index_below(blockIdx.x, 0x7fffffff), index_below(blockDim.x, 1025)), index_below(threadIdx.x, 1024)) / 2);
   // const high = select(low < state[2], state[3] + 1, state[3]);
   const unsigned high = low < state[2] ? state[3] + 1u : state[3];
   // const words = philoxBlock(low, high, state[4], state[0], state[1], context);
@@ -60,9 +60,12 @@ extern "C" __global__ void draw_normal_f32(float* values, const unsigned* state,
   }
   // const words = philoxBlock(low, high, state[4], state[0], state[1], context);
   const u32x4 words = u32x4{c0, c1, c2, c3};
-  // put(0, normalOf(lane(words, 0), lane(words, 1)));
-  const unsigned a = words.x;
-  const unsigned b = words.y;
+  // const isSecond = globalId.x % SHARERS === 1;
+  const bool isSecond = wrap_add(wrap_mul(index_below(blockIdx.x, 0x7fffffff), index_below(blockDim.x, 1025)), index_below(threadIdx.x, 1024)) % 2 == 1;
+  // const a = select(isSecond, lane(words, 2), lane(words, 0));
+  const unsigned a = isSecond ? words.z : words.x;
+  // put(0, normalOf(a, select(isSecond, lane(words, 3), lane(words, 1))));
+  const unsigned b = isSecond ? words.w : words.y;
   // const bits = bitcast(i32, f32(2 ** 24 - i32(a >> 8)));
   const int bits = __float_as_int(float(wrap_sub(16777216, int(a >> 8u))));
   // const exponent = (bits - SQRT_HALF) >> 23;
@@ -111,57 +114,5 @@ extern "C" __global__ void draw_normal_f32(float* values, const unsigned* state,
   // if (first + i < end) values[first + i] = T(scaling[0] + scaling[1] * x);
   if (wrap_add(first, 0) < end) {
     values[first + 0] = float(scaling[0] + scaling[1] * x_2);
-  }
-  // put(1, normalOf(lane(words, 2), lane(words, 3)));
-  const unsigned a_1 = words.z;
-  const unsigned b_1 = words.w;
-  // const bits = bitcast(i32, f32(2 ** 24 - i32(a >> 8)));
-  const int bits_1 = __float_as_int(float(wrap_sub(16777216, int(a_1 >> 8u))));
-  // const exponent = (bits - SQRT_HALF) >> 23;
-  const int exponent_2 = wrap_sub(bits_1, 1060439283) >> 23;
-  // const turn = i32(b >> 8);
-  const int turn_1 = int(b_1 >> 8u);
-  // const y = f64(2 ** 22 - Math.min(turn, 2 ** 24 - turn)) * 2 ** -24;
-  const double y_1 = double(wrap_sub(4194304, min(turn_1, wrap_sub(16777216, turn_1)))) * 5.960464477539063e-8;
-  // return gaussian(f64(bitcast(f32, bits - (exponent << 23))), f64(exponent - 24), y, {
-  const double m_1 = double(__int_as_float(wrap_sub(bits_1, shl(exponent_2, 23))));
-  const double exponent_3 = double(wrap_sub(exponent_2, 24));
-  // const z = (m - 1) / (m + 1);
-  const double z_1 = (m_1 - 1.0) / (m_1 + 1.0);
-  // const logarithm = exponent * Math.LN2 + 2 * z * polynomial(z * z, ARTANH);
-  const double x_3 = z_1 * z_1;
-  // let sum = coefficients[0]! * x + coefficients[1]!;
-  double sum_2 = 0.047619047619047616 * x_3 + 0.05263157894736842;
-  // for (let k = 2; k < coefficients.length; k++) sum = sum * x + coefficients[k]!;
-  sum_2 = sum_2 * x_3 + 0.058823529411764705;
-  sum_2 = sum_2 * x_3 + 0.06666666666666667;
-  sum_2 = sum_2 * x_3 + 0.07692307692307693;
-  sum_2 = sum_2 * x_3 + 0.09090909090909091;
-  sum_2 = sum_2 * x_3 + 0.1111111111111111;
-  sum_2 = sum_2 * x_3 + 0.14285714285714285;
-  sum_2 = sum_2 * x_3 + 0.2;
-  sum_2 = sum_2 * x_3 + 0.3333333333333333;
-  sum_2 = sum_2 * x_3 + 1.0;
-  // const logarithm = exponent * Math.LN2 + 2 * z * polynomial(z * z, ARTANH);
-  const double logarithm_1 = exponent_3 * 0.6931471805599453 + 2.0 * z_1 * sum_2;
-  // return Math.sqrt(-2 * logarithm) * (y * polynomial(y * y, SINE));
-  const double x_4 = y_1 * y_1;
-  // let sum = coefficients[0]! * x + coefficients[1]!;
-  double sum_3 = 0.0011309237482517956 * x_4 + -0.012031585942120622;
-  // for (let k = 2; k < coefficients.length; k++) sum = sum * x + coefficients[k]!;
-  sum_3 = sum_3 * x_4 + 0.10422916220813981;
-  sum_3 = sum_3 * x_4 + -0.7181223017785003;
-  sum_3 = sum_3 * x_4 + 3.819952584848281;
-  sum_3 = sum_3 * x_4 + -15.094642576822988;
-  sum_3 = sum_3 * x_4 + 42.05869394489765;
-  sum_3 = sum_3 * x_4 + -76.70585975306138;
-  sum_3 = sum_3 * x_4 + 81.60524927607504;
-  sum_3 = sum_3 * x_4 + -41.341702240399755;
-  sum_3 = sum_3 * x_4 + 6.283185307179586;
-  // return Math.sqrt(-2 * logarithm) * (y * polynomial(y * y, SINE));
-  const double x_5 = sqrt(-2.0 * logarithm_1) * (y_1 * sum_3);
-  // if (first + i < end) values[first + i] = T(scaling[0] + scaling[1] * x);
-  if (wrap_add(first, 1) < end) {
-    values[first + 1] = float(scaling[0] + scaling[1] * x_5);
   }
 }

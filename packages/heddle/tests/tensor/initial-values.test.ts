@@ -52,7 +52,7 @@ for (const [distribution, dtype, T] of [
     const { key, position, stream } = plain;
     const state = Uint32Array.of(...key, (position / 4) >>> 0, position / 2 ** 34, stream, from, end);
     const scaling = Float64Array.of(-3, 0.125);
-    simulate(drawKernel(dtype, distribution), { grid: 4, block: 128 }, { values, state, scaling });
+    simulate(drawKernel(dtype, distribution), { grid: 8, block: 128 }, { values, state, scaling });
     const wanted = new T(size);
     for (let i = from; i < end; i++) wanted[i] = -3 + 0.125 * plain[distribution]();
     assert.deepEqual(values, wanted);
