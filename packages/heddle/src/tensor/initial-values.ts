@@ -145,7 +145,8 @@ export const drawKernel = (t: DType, distribution: Distribution) =>
     { values: buffer(t), state: buffer(u32), scaling: buffer(f64) },
     ({ values, state, scaling }, context) => {
       const { bitcast, f32, f64, globalId, i32, idiv, lane, select, u32 } = context;
-      const { gaussian, normal, philoxBlock, polynomial, ARTANH, EACH, SHARERS, SINE, SQRT_HALF, T } = context;
+      const { gaussian, normal, philoxBlock, polynomial, ARTANH, EACH, SHARERS, SINE, SQRT_HALF, T } =
+        context;
       const first = i32(state[5]) + globalId.x * EACH;
       const end = i32(state[6]);
       if (first >= end) return;
