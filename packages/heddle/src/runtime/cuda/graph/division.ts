@@ -10,12 +10,12 @@ import type { Dim3 } from '../../device.js';
 import type { CudaFunction } from '../compile/kernels.js';
 
 /**
- * The least that a kernel asks for as shared memory, of the most that a multiprocessor has. It goes to blocks that declare no
- * shared memory, of which CUDA takes some for each all the same. What only loads is up to 20 % slower with more, and
- * up to 40 % with less, for then few blocks fit.
+ * The least share of the most shared memory of a multiprocessor that a kernel asks for: CUDA takes some for each block, even if
+ * that declares none. Kernels that only load and store take up to 20 % longer with more, and up to 40 % with less, as few blocks
+ * fit then.
  */
 const LEAST = 0.08;
-/** The same where kernels may run side by side and one declares shared memory: so that most of these ask for the same. */
+/** The same for kernels that may run side by side, if one of them declares shared memory: most of these then ask for the same. */
 const LEAST_BESIDE = 0.5;
 
 /** A launch among others. */
@@ -38,20 +38,18 @@ export function sharedPercents(
   launches: readonly (LaunchOrder | (LaunchOrder & LaunchBlocks))[],
   target: Pick<Target, 'limits' | 'units'>,
 ): number[] {
-  const needs = launches.map((launch) => ('fn' in launch ? neededBy(launch, target) : 0));
-  const beside = launchesBeside(launches);
+  const shares = launches.map((launch) => ('fn' in launch ? neededBy(launch, target) : 0));
+  const agree = besideShared(launches, shares);
   return launches.map((launch, i) => {
     if (!('fn' in launch)) return 0;
-    const others = beside[i]!;
-    const isShared = others.length > 0 && [i, ...others].some((other) => needs[other]! > 0);
-    const share = Math.max(needs[i]!, isShared ? LEAST_BESIDE : LEAST);
+    const share = Math.max(shares[i]!, agree[i] ? LEAST_BESIDE : LEAST);
     return Math.min(100, Math.ceil(100 * share));
   });
 }
 
 /**
- * The share that the blocks of a kernel take where they are spread over all multiprocessors. 0 if each has no more
- * than what CUDA takes for it: fewer of these blocks with a larger cache are faster than more.
+ * The share that the blocks of a kernel take if they are spread over all multiprocessors; 0 if each declares no more than CUDA takes
+ * for it: fewer of such blocks beside a larger cache are faster than more.
  */
 function neededBy(
   { fn, grid, block, sharedBytes }: LaunchBlocks,
@@ -64,11 +62,11 @@ function neededBy(
   return (blocks * (bytes + limits.sharedBytesReserved)) / limits.sharedBytesPerMultiprocessor;
 }
 
-/** Of each launch, the others that need not run before or after it. */
-function launchesBeside(launches: readonly LaunchOrder[]): number[][] {
+/** Of each launch, whether it may run beside another and one of the two takes a share. */
+function besideShared(launches: readonly LaunchOrder[], shares: readonly number[]): boolean[] {
   /** What runs before each, a bit for each. */
   const before: Uint32Array[] = [];
-  const beside = launches.map((): number[] => []);
+  const found = launches.map(() => false);
   launches.forEach(({ needs }, i) => {
     const mine = new Uint32Array((i >> 5) + 1);
     for (const need of needs) {
@@ -79,10 +77,11 @@ function launchesBeside(launches: readonly LaunchOrder[]): number[][] {
     }
     before.push(mine);
     for (let other = 0; other < i; other++) {
-      if ((mine[other >> 5]! >> (other & 31)) & 1) continue;
-      beside[i]!.push(other);
-      beside[other]!.push(i);
+      const isBefore = ((mine[other >> 5]! >> (other & 31)) & 1) === 1;
+      if (isBefore || (shares[i] === 0 && shares[other] === 0)) continue;
+      found[i] = true;
+      found[other] = true;
     }
   });
-  return beside;
+  return found;
 }
