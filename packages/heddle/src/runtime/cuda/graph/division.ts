@@ -15,7 +15,7 @@ import type { CudaFunction } from '../compile/kernels.js';
  * fit then.
  */
 const LEAST = 0.08;
-/** The same for kernels that may run side by side, if one of them declares shared memory: most of these then ask for the same. */
+/** The same for kernels that may run side by side, if one of them needs shared memory: most of these then ask for the same. */
 const LEAST_BESIDE = 0.5;
 
 /** A launch among others. */
