@@ -62,8 +62,8 @@ export interface PlanPass {
   readonly why: string;
   /** Whether it is for this setting; always if absent. */
   readonly when?: (setting: PlanSetting) => boolean;
-  /** What it adds or changes. */
-  readonly run: (plan: Plan, setting: PlanSetting) => Partial<Plan>;
+  /** What it adds or changes. `finish` says what the passes after it would make of a plan. */
+  readonly run: (plan: Plan, setting: PlanSetting, finish: (plan: Plan) => Schedule) => Partial<Plan>;
 }
 
 export const planOf = (roots: readonly GraphNode[]): Plan => ({

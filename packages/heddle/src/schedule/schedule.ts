@@ -146,22 +146,29 @@ export function schedule(
   passes: readonly PlanPass[] = PASSES,
 ): Schedule {
   const setting: PlanSetting = { target, updates, constants, kernels, tune };
-  const plan = planned(planOf(roots), setting, passes);
+  return finished(planOf(roots), setting, passes);
+}
+
+/** What these passes make of a plan, and of what runs once before it. */
+function finished(from: Plan, setting: PlanSetting, passes: readonly PlanPass[], isGuess = false): Schedule {
+  const plan = planned(from, setting, passes, isGuess);
   const { before } = plan;
   if (!before) return scheduleOf(plan);
   const later = passes.slice(passes.findIndex(({ name }) => name === 'constants') + 1);
-  const first = planned({ ...planOf([]), ...before }, { ...setting, updates: new Map() }, later);
+  const first = planned({ ...planOf([]), ...before }, { ...setting, updates: new Map() }, later, isGuess);
   return { ...scheduleOf(plan), before: scheduleOf(first) };
 }
 
-/** A plan after these passes. */
-function planned(from: Plan, setting: PlanSetting, passes: readonly PlanPass[]): Plan {
+/** A plan after these passes. What they make of a guess is neither verified nor printed. */
+function planned(from: Plan, setting: PlanSetting, passes: readonly PlanPass[], isGuess: boolean): Plan {
   const check = env('HEDDLE_CHECK') === 1;
   let plan = from;
-  for (const pass of passes) {
+  for (const [i, pass] of passes.entries()) {
     if (pass.when && !pass.when(setting)) continue;
-    const made = pass.run(plan, setting);
+    const finish = (guess: Plan): Schedule => finished(guess, setting, passes.slice(i + 1), true);
+    const made = pass.run(plan, setting, finish);
     plan = { ...plan, ...made };
+    if (isGuess) continue;
     if (check) verifyPlan(plan, made, pass.name);
     debug(3, () => `schedule after ${pass.name}: ${printPlan(plan, made)}`);
   }

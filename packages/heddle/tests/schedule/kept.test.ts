@@ -56,8 +56,8 @@ function storedFor(roots: readonly GraphNode[]): GraphNode[] {
       ? pass
       : {
           ...pass,
-          run: (...[plan, setting]: Parameters<typeof pass.run>) => {
-            const made = pass.run(plan, setting);
+          run: (...given: Parameters<typeof pass.run>) => {
+            const made = pass.run(...given);
             for (const node of made.stored ?? []) if (!node.isLeaf) stored.add(node);
             return made;
           },

@@ -28,7 +28,7 @@ const APART = PASSES.filter(({ name }) => name !== 'overwrites');
 /** The passes, one of which makes something else. */
 const changed = (name: string, change: (made: Partial<Plan>, plan: Plan) => Partial<Plan>): PlanPass[] =>
   PASSES.map((pass) =>
-    pass.name === name ? { ...pass, run: (plan, setting) => change(pass.run(plan, setting), plan) } : pass,
+    pass.name === name ? { ...pass, run: (plan, ...more) => change(pass.run(plan, ...more), plan) } : pass,
   );
 
 /** Of a leaf: numbers that repeat late, or labels, the last of them outside. */

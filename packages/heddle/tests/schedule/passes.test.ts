@@ -121,7 +121,7 @@ afterEach(() => {
 for (const pass of PASSES)
   test(`HEDDLE_CHECK=1 finds a wrong ${pass.name}, and names it`, () => {
     const [breaks, rule] = wrong[pass.name]!;
-    const run: PlanPass['run'] = (plan, setting) => breaks(pass.run(plan, setting), plan);
+    const run: PlanPass['run'] = (plan, ...more) => breaks(pass.run(plan, ...more), plan);
     process.env.HEDDLE_CHECK = '1';
     assert.throws(
       () => planned(PASSES.map((p) => (p === pass ? { ...pass, run } : p))),
@@ -139,8 +139,8 @@ test('memory of what lives at the same time does not overlap: a place that is ta
   const offsets = new Set(launches.flatMap((l) => l.args.flatMap((a) => ('arena' in a ? [a.arena] : []))));
   for (const moved of offsets) {
     if (moved === 0) continue;
-    const run: PlanPass['run'] = (plan, setting) => {
-      const made = PASSES.find((p) => p.name === 'place')!.run(plan, setting);
+    const run: PlanPass['run'] = (...given) => {
+      const made = PASSES.find((p) => p.name === 'place')!.run(...given);
       const touched = made.launches!.map((l) => ({
         ...l,
         touches: l.touches.map((t) =>
@@ -163,8 +163,8 @@ test('HEDDLE_DEBUG=3 has something to say of every pass', () => {
   planned(
     PASSES.map((pass) => ({
       ...pass,
-      run: (plan, setting) => {
-        const made = pass.run(plan, setting);
+      run: (plan, ...more) => {
+        const made = pass.run(plan, ...more);
         said.push(printPlan({ ...plan, ...made }, made));
         return made;
       },

@@ -33,7 +33,7 @@ export type TrialSlot = { readonly memory: number } | { readonly value: Scalar }
 
 /**
  * Says for each request which variant to take, by its name; undefined takes the kernel's own guess.
- * @param others launches of the same program that wait for no choice: they may be compiled meanwhile
+ * @param others the other launches of the program, as they are if each call keeps its guess: they may be compiled meanwhile
  */
 export type Tune = (
   requests: readonly TuneRequest[],

@@ -2,7 +2,7 @@
 import type { Variant } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
 import { type Group, writtenBy } from '../group.js';
-import type { Work } from '../launch.js';
+import type { Schedule, StageWork, Work } from '../launch.js';
 import type { Plan, PlanSetting } from '../plan.js';
 import { minorCalls } from './minor-calls.js';
 import { type Trial, type TuneRequest, tuningKey } from './tuning.js';
@@ -12,9 +12,11 @@ import { type Trial, type TuneRequest, tuningKey } from './tuning.js';
  * kernel's guess, and their launches wait for no choice.
  */
 export function tuneCalls(
-  { groups, calls, stored, workOf }: Plan,
+  plan: Plan,
   { tune, target }: PlanSetting,
+  finish: (plan: Plan) => Schedule,
 ): { variants: Map<Group, Variant> } {
+  const { calls, stored, workOf } = plan;
   const several = [...calls].flatMap(([group, open]) => {
     const variants = open.variants();
     return variants.length < 2 ? [] : [{ group, variants, key: tuningKey(group, open.inputs, variants) }];
@@ -31,9 +33,8 @@ export function tuneCalls(
       })),
     }),
   );
-  const chosen = new Set(asked.map(({ group }) => group));
-  const others = () =>
-    groups.filter((g) => !chosen.has(g)).flatMap((g) => workOf(g).stages.map(({ work }) => work));
+  const guesses = new Map(asked.map(({ group, variants }) => [group, variants[0]!]));
+  const others = () => withoutCalls(finish({ ...plan, variants: guesses }), guesses, workOf);
   const names = requests.length > 0 ? tune!(requests, others) : [];
   const variants = new Map(
     asked.flatMap(({ group, variants }, i): [Group, Variant][] => {
@@ -42,6 +43,21 @@ export function tuneCalls(
     }),
   );
   return { variants };
+}
+
+/** The launches of a schedule without those of these calls; small launches are part of others by now. */
+function withoutCalls(
+  { launches, before }: Schedule,
+  calls: ReadonlyMap<Group, Variant>,
+  workOf: Plan['workOf'],
+): StageWork[] {
+  const kernelOf = (work: StageWork): unknown => ('kernel' in work ? work.kernel : work);
+  const theirs = new Set(
+    [...calls].flatMap(([group, variant]) => workOf(group, variant).stages.map(({ work }) => kernelOf(work))),
+  );
+  return [...launches, ...(before?.launches ?? [])]
+    .map(({ work }) => work)
+    .filter((work) => !theirs.has(kernelOf(work)));
 }
 
 /** A group's launches alone, all their memory numbered. */
