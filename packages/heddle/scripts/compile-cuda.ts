@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 import { NVRTC_FLAGS } from '../src/render/cuda/render.js';
-import { findNvrtc, NVRTC_HINT, Nvrtc } from '../src/runtime/cuda/compile/nvrtc.js';
+import { findNvrtc, NVRTC_HINT, Nvrtc, oneUnit } from '../src/runtime/cuda/compile/nvrtc.js';
 
 /**
  * The generations that Heddle writes CUDA text for: Ampere, and from Hopper on, where kernels overlap. Later generations
@@ -36,8 +36,8 @@ export type CompileResult =
   | { readonly status: 'skipped'; readonly reason: string };
 
 /**
- * Compile complete sources (each with its own prelude) for one architecture, as one translation unit: every source in
- * a namespace of its own. The names of their kernels must differ.
+ * Compile complete sources (each with its own prelude) for one architecture, as one translation unit. The names of their
+ * kernels must differ.
  * @param optimized as they run: the compiler then says where it makes products of warpgroups wait for each other
  */
 export async function compileCheck(
@@ -45,13 +45,16 @@ export async function compileCheck(
   arch: Architecture,
   optimized = false,
 ): Promise<CompileResult> {
-  const unit = sources.map((s, i) => `namespace source_${i} {\n${s}}\n`).join('\n');
+  const unit = oneUnit(sources);
   const nvcc = findNvcc();
   if (nvcc) return byNvcc(nvcc, unit, arch, optimized ? [] : HASTY);
   const nvrtc = findNvrtc();
   if (!nvrtc)
     return { status: 'skipped', reason: `no nvcc on the PATH or in /usr/local/cuda*. ${NVRTC_HINT}` };
-  const result = new Nvrtc(nvrtc.path).compile(unit, 'kernels', { kind: 'cubin', name: arch });
+  const result = new Nvrtc(nvrtc.path).compile(
+    { name: 'kernels', text: unit },
+    { kind: 'cubin', name: arch },
+  );
   return result instanceof Uint8Array
     ? { status: 'compiled', log: '' }
     : { status: 'failed', log: result.log };

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { promisify } from 'node:util';
 import { buffer, f32, i32, kernel } from '../../src/index.js';
-import { findNvrtc, Nvrtc } from '../../src/runtime/cuda/compile/nvrtc.js';
+import { type CudaSource, findNvrtc, Nvrtc } from '../../src/runtime/cuda/compile/nvrtc.js';
 import { CompilePool } from '../../src/runtime/cuda/compile/processes/pool.js';
 import { CompileService } from '../../src/runtime/cuda/compile/service.js';
 
@@ -25,6 +25,9 @@ const source = (i: number): { name: string; text: string } => ({
 });
 const isElf = (image: unknown): boolean =>
   image instanceof Uint8Array && new TextDecoder().decode(image.subarray(1, 4)) === 'ELF';
+/** Whether an image is machine code of a kernel, and perhaps of others. */
+const isOf = (image: unknown, { name }: { name: string }): boolean =>
+  isElf(image) && Buffer.from(image as Uint8Array).includes(`.text.${name}\0`);
 
 test('machine code for each generation, or PTX where NVRTC is older than the GPU', { skip }, () => {
   const nvrtc = new Nvrtc(found!.path);
@@ -32,11 +35,11 @@ test('machine code for each generation, or PTX where NVRTC is older than the GPU
   for (const capability of [80, 90, 100].filter((c) => nvrtc.capabilities.includes(c))) {
     const arch = nvrtc.architecture(capability);
     assert.deepEqual(arch, { kind: 'cubin', name: `sm_${capability}${capability >= 90 ? 'a' : ''}` });
-    assert.ok(isElf(nvrtc.compile(source(2).text, 'scale2', arch)), arch.name);
+    assert.ok(isElf(nvrtc.compile(source(2), arch)), arch.name);
   }
   const newer = nvrtc.architecture(999);
   assert.equal(newer.kind, 'ptx');
-  const ptx = nvrtc.compile(source(2).text, 'scale2', newer);
+  const ptx = nvrtc.compile(source(2), newer);
   assert.match(new TextDecoder().decode(ptx as Uint8Array), /\.visible \.entry scale2/);
   assert.throws(() => nvrtc.architecture(20), {
     name: 'DeviceError',
@@ -52,7 +55,7 @@ test('kernels are compiled together and kept; what is refused says why and is no
     const sources = [1, 2, 3, 4, 5].map(source);
     const bad = { name: 'bad', text: 'extern "C" __global__ void bad() { missing(); }' };
     const images = compiler.compile([...sources, bad]);
-    assert.ok(images.slice(0, 5).every(isElf));
+    assert.ok(sources.every((s, i) => isOf(images[i], s)));
     assert.match(
       (images[5] as { log: string }).log,
       /bad\.cu\(1\): error: identifier "missing" is undefined/,
@@ -65,8 +68,11 @@ test('kernels are compiled together and kept; what is refused says why and is no
     const damaged = join(cache, 'cubin', kept[0]!);
     const whole = readFileSync(damaged);
     writeFileSync(damaged, whole.subarray(0, whole.length - 100));
-    assert.deepEqual(compiler.compile(sources), images.slice(0, 5), 'a damaged file is made again');
-    assert.deepEqual(readFileSync(damaged), whole);
+    const again = compiler.compile(sources);
+    assert.ok(sources.every((s, i) => isOf(again[i], s)));
+    const made = readFileSync(damaged);
+    assert.deepEqual(compiler.compile(sources), again);
+    assert.deepEqual(readFileSync(damaged), made, 'a damaged file is made again');
   } finally {
     await compiler.close();
   }
@@ -86,16 +92,13 @@ test('what has begun is compiled beside the caller, who takes it without a turn 
     // Only a process may claim them now.
     const taken = (): boolean => jobs.every(({ order }) => Atomics.load(order.claim, 0) === 1);
     for (const end = Date.now() + 60_000; !taken() && Date.now() < end; ) Atomics.wait(pause, 0, 0, 20);
-    const [a, b, c, refused] = pool.finish(jobs, ({ text, name }) => {
-      own.push(name);
-      return nvrtc.compile(text, name, arch);
+    const results = pool.finish(jobs, (claimed) => {
+      own.push(...claimed.map(({ name }) => name));
+      return nvrtc.compileTogether(claimed, arch);
     });
     assert.deepEqual(own, []);
-    assert.deepEqual(
-      [a, b, c],
-      sources.map(({ text, name }) => nvrtc.compile(text, name, arch)),
-    );
-    assert.match((refused as { log: string }).log, /identifier "missing" is undefined/);
+    assert.ok(sources.every((s, i) => isOf(results[i], s)));
+    assert.match((results[3] as { log: string }).log, /identifier "missing" is undefined/);
   } finally {
     await pool.close();
   }
@@ -133,7 +136,7 @@ test('what a killed process was compiling another one compiles, once, and others
   const pool = new CompilePool(found!.path);
   const nvrtc = new Nvrtc(found!.path);
   const arch = nvrtc.architecture(90);
-  const own = ({ text, name }: { text: string; name: string }) => nvrtc.compile(text, name, arch);
+  const own = (sources: readonly CudaSource[]) => nvrtc.compileTogether(sources, arch);
   try {
     // Takes a second or more.
     const lines = Array.from({ length: 1500 }, (_, i) => `v = sinf(v) + tanf(v * ${i}.5f);`);
@@ -149,9 +152,9 @@ test('what a killed process was compiling another one compiles, once, and others
     while (Atomics.load(begun.order.claim, 0) === 0 && Date.now() < end) Atomics.wait(pause, 0, 0, 20);
     assert.ok(kill() > 0);
     const jobs = [20, 21].map((i) => pool.begin(source(i), arch));
-    assert.deepEqual(
-      pool.finish(jobs, own),
-      [20, 21].map((i) => own(source(i))),
+    const results = pool.finish(jobs, own);
+    assert.ok(
+      [20, 21].every((i, at) => isOf(results[at], source(i))),
       'others go on',
     );
     // Another process compiles what was lost with the first, and none the second time.
@@ -196,3 +199,36 @@ test('a kernel shows its PTX without a GPU', { skip }, () => {
   assert.match(ptx, /\.entry saxpy\(/);
   assert.match(ptx, /\.maxntid 128/);
 });
+
+test('what is compiled together is the same machine code as what is compiled alone', { skip }, () => {
+  const nvrtc = new Nvrtc(found!.path);
+  const arch = nvrtc.architecture(90);
+  const sources = [1, 2, 3].map(source);
+  const [image, ...others] = nvrtc.compileTogether(sources, arch);
+  assert.deepEqual(others, [image, image]);
+  for (const one of sources) {
+    assert.ok(isOf(image, one));
+    const alone = codeOf(nvrtc.compile(one, arch), one.name);
+    assert.ok(alone.length > 0);
+    assert.deepEqual(codeOf(image, one.name), alone);
+  }
+});
+
+/** The instructions of a kernel: a section of the ELF file, whose headers are 64 bytes each. */
+function codeOf(image: unknown, kernel: string): Buffer {
+  const elf = Buffer.from(image as Uint8Array);
+  const headers = Number(elf.readBigUInt64LE(0x28));
+  const header = (i: number): { name: number; from: number; bytes: number } => {
+    const at = headers + 64 * i;
+    const [from, bytes] = [24, 32].map((field) => Number(elf.readBigUInt64LE(at + field)));
+    return { name: elf.readUInt32LE(at), from: from!, bytes: bytes! };
+  };
+  const names = header(elf.readUInt16LE(0x3e));
+  for (let i = 0; i < elf.readUInt16LE(0x3c); i++) {
+    const { name, from, bytes } = header(i);
+    const at = names.from + name;
+    if (elf.toString('latin1', at, elf.indexOf(0, at)) === `.text.${kernel}`)
+      return elf.subarray(from, from + bytes);
+  }
+  throw new Error(`the image has no code of ${kernel}`);
+}

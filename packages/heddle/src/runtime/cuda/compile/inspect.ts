@@ -52,10 +52,10 @@ export function ptxOf(kernel: KernelIr, threads: number, target: Target): string
   const nvrtc = new Nvrtc(found.path);
   const ir = compile(kernel, target);
   const { name } = nvrtc.architecture(target.capability);
-  const result = nvrtc.compile(renderCuda(ir, { maxThreads: threads }), cudaEntry(ir), {
-    kind: 'ptx',
-    name: name.replace('sm_', 'compute_'),
-  });
+  const result = nvrtc.compile(
+    { name: cudaEntry(ir), text: renderCuda(ir, { maxThreads: threads }) },
+    { kind: 'ptx', name: name.replace('sm_', 'compute_') },
+  );
   if (!(result instanceof Uint8Array))
     throw new KernelError(`[${kernel.name}] NVRTC refuses it:\n${result.log}`);
   return new TextDecoder().decode(result).replace(/\0+$/, '');

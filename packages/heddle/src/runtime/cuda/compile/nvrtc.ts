@@ -72,9 +72,17 @@ export interface Architecture {
   readonly name: string;
 }
 
+export interface CudaSource {
+  /** The entry point. */
+  readonly name: string;
+  readonly text: string;
+}
+
 export interface CompileFailure {
   readonly log: string;
 }
+
+export type CompileResult = Uint8Array | CompileFailure;
 
 export class Nvrtc {
   readonly path: string;
@@ -126,10 +134,10 @@ export class Nvrtc {
   }
 
   /** Compile a source to what the driver loads. The log is what the compiler says, errors or warnings. */
-  compile(source: string, name: string, { kind, name: arch }: Architecture): Uint8Array | CompileFailure {
+  compile({ text, name }: CudaSource, { kind, name: arch }: Architecture): CompileResult {
     const api = this.#api;
     const out = this.#out;
-    this.#check(api.nvrtcCreateProgram(out.address, source, `${name}.cu`, 0, 0, 0), 'nvrtcCreateProgram');
+    this.#check(api.nvrtcCreateProgram(out.address, text, `${name}.cu`, 0, 0, 0), 'nvrtcCreateProgram');
     const program = out.u64();
     try {
       const flags = compileFlags(arch);
@@ -148,6 +156,19 @@ export class Nvrtc {
     }
   }
 
+  /**
+   * Compile sources whose entry points have names of their own to one image, which is the result of each. If one of them does
+   * not compile, each is compiled alone.
+   */
+  compileTogether(sources: readonly CudaSource[], arch: Architecture): CompileResult[] {
+    if (sources.length > 1) {
+      const text = oneUnit(sources.map((source) => source.text));
+      const image = this.compile({ name: 'sources', text }, arch);
+      if (image instanceof Uint8Array) return sources.map(() => image);
+    }
+    return sources.map((source) => this.compile(source, arch));
+  }
+
   #log(program: number): string {
     this.#check(this.#api.nvrtcGetProgramLogSize(program, this.#out.address), 'nvrtcGetProgramLogSize');
     const text = new Uint8Array(new ArrayBuffer(this.#out.u64()));
@@ -159,6 +180,10 @@ export class Nvrtc {
     if (status !== 0) throw new DeviceError(`${call} of NVRTC at ${this.path} failed with status ${status}.`);
   }
 }
+
+/** Complete sources as one translation unit: each with what it defines in a namespace of its own. */
+export const oneUnit = (texts: readonly string[]): string =>
+  texts.map((text, i) => `namespace source${i} {\n${text}\n}\n`).join('');
 
 /** All options of a compile; what the cache's keys depend on. */
 export const compileFlags = (arch: string): string[] => [`--gpu-architecture=${arch}`, ...NVRTC_FLAGS];

@@ -2,8 +2,7 @@
 import { debug } from '../../../core/log.js';
 import { during } from '../../../core/phases.js';
 import { cacheKey, cacheOf } from '../../disk-cache.js';
-import { type Architecture, compileFlags, type Nvrtc } from './nvrtc.js';
-import type { CompileResult, CudaSource } from './processes/orders.js';
+import { type Architecture, type CompileResult, type CudaSource, compileFlags, type Nvrtc } from './nvrtc.js';
 import { type CompileJob, CompilePool } from './processes/pool.js';
 
 /** Some 100 MB; a network has ten to a hundred, and tuning it a few hundred. */
@@ -58,7 +57,6 @@ export class CompileService {
       this.#begun.has(key) ? undefined : this.#cache?.get(key),
     );
     const missing = images.flatMap((image, i) => (image ? [] : [i]));
-    const own = ({ text, name }: CudaSource): CompileResult => this.nvrtc.compile(text, name, arch);
     const few = missing.length < LEAST_SOURCES && missing.every((i) => !this.#begun.has(keys[i]!));
     const jobs = few
       ? []
@@ -66,7 +64,9 @@ export class CompileService {
     // Whether or not they succeed, a later request starts over.
     for (const i of missing) this.#begun.delete(keys[i]!);
     const made = during('compile', () =>
-      few ? missing.map((i) => own(sources[i]!)) : this.#pool.finish(jobs, own),
+      few
+        ? missing.map((i) => this.nvrtc.compile(sources[i]!, arch))
+        : this.#pool.finish(jobs, (own) => this.nvrtc.compileTogether(own, arch)),
     );
     missing.forEach((index, i) => {
       const image = made[i]!;

@@ -14,7 +14,7 @@ import {
 import type { Message } from '../../../render/message.js';
 import { isCarrying } from '../../carried-files.js';
 import { cacheKey, cacheOf } from '../../disk-cache.js';
-import type { CudaSource } from './processes/orders.js';
+import type { CudaSource } from './nvrtc.js';
 
 const MOST_FILES = 4096;
 

@@ -1,20 +1,21 @@
 /** The thread between a caller that waits and the processes that compile (pool.ts). */
 import { type ChildProcess, fork } from 'node:child_process';
-import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { workerData } from 'node:worker_threads';
 import {
   type BrokerData,
   type CompileAnswer,
+  type CompileOrder,
   claimed,
   type Expected,
+  fits,
   lengthOf,
+  MOST_PROCESSES,
   type OpenOrder,
 } from './orders.js';
 
 const { nvrtc, port, answers } = workerData as BrokerData;
 
-const MOST_PROCESSES = Math.min(Math.max(1, availableParallelism() - 1), 15);
 /** Processes take 50 MiB each: without work for so long, in ms, they end. */
 const IDLE = 5000;
 
@@ -29,7 +30,7 @@ interface Compiling {
   /** It has said that it is there. */
   ready: boolean;
   /** What it works on. */
-  work: Waiting | undefined;
+  work: readonly Waiting[];
 }
 
 const processes = new Set<Compiling>();
@@ -57,12 +58,12 @@ function start(): void {
   started++;
   const file = fileURLToPath(new URL('./process.js', import.meta.url));
   const child = fork(file, [nvrtc], { execArgv: [], serialization: 'advanced', stdio: 'ignore' });
-  const process: Compiling = { child, ready: false, work: undefined };
+  const process: Compiling = { child, ready: false, work: [] };
   processes.add(process);
-  child.on('message', (message: 'ready' | CompileAnswer) => {
+  child.on('message', (message: 'ready' | readonly CompileAnswer[]) => {
     if (message === 'ready') process.ready = true;
     else {
-      process.work = undefined;
+      process.work = [];
       answer(message);
     }
     handOut();
@@ -73,7 +74,8 @@ function start(): void {
 
 function dismiss(): void {
   // What is waiting waits for a process that is still on its way.
-  if (waiting.length > 0 || [...processes].some(({ work }) => work)) idle = setTimeout(dismiss, IDLE);
+  if (waiting.length > 0 || [...processes].some(({ work }) => work.length > 0))
+    idle = setTimeout(dismiss, IDLE);
   else {
     for (const { child } of processes) child.disconnect();
     processes.clear();
@@ -84,8 +86,9 @@ function dismiss(): void {
 /** What it was given another one compiles, once: it may have been killed, or it may be the source. */
 function lost(process: Compiling): void {
   if (!processes.delete(process)) return;
-  if (process.work?.again) fail(process.work.order);
-  else if (process.work) waiting.push({ ...process.work, again: true });
+  for (const { order, again } of process.work)
+    if (again) fail(order);
+    else waiting.push({ order, again: true });
   if (process.ready) {
     started--;
     if (waiting.length > 0) start();
@@ -96,29 +99,47 @@ function lost(process: Compiling): void {
   for (const { order, again } of waiting.splice(0)) if (again) fail(order);
 }
 
-const fail = ({ number }: OpenOrder): void => answer({ number, result: { error: 'it ended' } });
+const fail = ({ number }: OpenOrder): void => answer([{ number, result: { error: 'it ended' } }]);
 
-function answer(message: CompileAnswer): void {
+function answer(message: readonly CompileAnswer[]): void {
   port.postMessage(message);
   Atomics.add(answers, 0, 1);
   Atomics.notify(answers, 0);
 }
 
-/** What takes long to compile would keep the caller waiting if it were begun last. */
-function takeLongest(): Waiting | undefined {
-  const lengths = waiting.map(({ order }) => lengthOf(order));
-  return waiting.splice(lengths.indexOf(Math.max(...lengths)), 1)[0];
+/**
+ * What takes longest to compile, which would keep the caller waiting if it were begun last; with a short source its share of
+ * other short ones.
+ */
+function take(): Waiting[] {
+  const share = Math.ceil(waiting.length / processes.size);
+  const taken: Waiting[] = [];
+  for (const next of waiting.toSorted((a, b) => lengthOf(b.order) - lengthOf(a.order))) {
+    if (taken.length > 0 && !canJoin(next, taken)) continue;
+    waiting.splice(waiting.indexOf(next), 1);
+    // The caller may have done it itself.
+    if (!next.again && !claimed(next.order)) continue;
+    taken.push(next);
+    if (taken.length === share) break;
+  }
+  return taken;
 }
+
+/** What a process has ended over stays alone. */
+const canJoin = (next: Waiting, taken: readonly Waiting[]): boolean =>
+  ![next, ...taken].some(({ again }) => again) &&
+  fits(
+    next.order,
+    taken.map(({ order }) => order),
+  );
 
 function handOut(): void {
   for (const process of processes) {
-    if (!process.ready || process.work) continue;
-    // The caller may have done some itself.
-    let next = takeLongest();
-    while (next && !next.again && !claimed(next.order)) next = takeLongest();
-    if (!next) return;
-    const { number, source, arch } = next.order;
-    process.work = next;
-    process.child.send({ number, source, arch });
+    if (!process.ready || process.work.length > 0) continue;
+    process.work = take();
+    if (process.work.length === 0) return;
+    process.child.send(
+      process.work.map(({ order: { number, source, arch } }): CompileOrder => ({ number, source, arch })),
+    );
   }
 }

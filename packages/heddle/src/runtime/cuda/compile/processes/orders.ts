@@ -1,14 +1,7 @@
 /** What the calling thread, the broker and the compiling processes tell each other. */
+import { availableParallelism } from 'node:os';
 import type { MessagePort } from 'node:worker_threads';
-import type { Architecture, CompileFailure } from '../nvrtc.js';
-
-export interface CudaSource {
-  /** The entry point. */
-  readonly name: string;
-  readonly text: string;
-}
-
-export type CompileResult = Uint8Array | CompileFailure;
+import type { Architecture, CompileResult, CudaSource } from '../nvrtc.js';
 
 /** What the broker is started with. */
 export interface BrokerData {
@@ -18,7 +11,7 @@ export interface BrokerData {
   readonly answers: Int32Array;
 }
 
-/** What a process is told to compile. */
+/** One of those that a process is told to compile together. */
 export interface CompileOrder {
   readonly number: number;
   readonly source: CudaSource;
@@ -31,8 +24,19 @@ export interface OpenOrder extends CompileOrder {
   readonly claim: Int32Array;
 }
 
+export const MOST_PROCESSES = Math.min(Math.max(1, availableParallelism() - 1), 15);
+
 /** Ranks orders nearly as their compile times do: characters of the source. */
 export const lengthOf = ({ source }: CompileOrder): number => source.text.length;
+
+/** Characters of what is compiled together, as of one long kernel: a compile takes 20 ms beside its source, as 2,500 characters do. */
+const TOGETHER = 16_000;
+
+/** Whether an order can be compiled with these: they are short, and their entry points have names of their own. */
+export function fits(order: CompileOrder, others: readonly CompileOrder[]): boolean {
+  const length = others.reduce((sum, other) => sum + lengthOf(other), lengthOf(order));
+  return length <= TOGETHER && others.every(({ source }) => source.name !== order.source.name);
+}
 
 /** Word that so many kernels are about to be ordered: processes take a while to come up. */
 export interface Expected {

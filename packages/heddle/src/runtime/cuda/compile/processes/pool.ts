@@ -5,15 +5,15 @@
  */
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads';
 import { DeviceError } from '../../../../core/errors.js';
-import type { Architecture } from '../nvrtc.js';
+import type { Architecture, CompileResult, CudaSource } from '../nvrtc.js';
 import {
   type BrokerData,
   type CompileAnswer,
-  type CompileResult,
-  type CudaSource,
   claimed,
   type Expected,
+  fits,
   lengthOf,
+  MOST_PROCESSES,
   type OpenOrder,
 } from './orders.js';
 
@@ -69,10 +69,13 @@ export class CompilePool {
   /**
    * The results of jobs, without returning to the event loop. What no process has begun is compiled on the spot: where
    * none come up, as where the library has been bundled, that is all.
-   * @param own compiles in the calling thread
+   * @param own compiles several in the calling thread
    * @throws DeviceError if a process ended over one of them, or takes too long
    */
-  finish(jobs: readonly CompileJob[], own: (source: CudaSource) => CompileResult): CompileResult[] {
+  finish(
+    jobs: readonly CompileJob[],
+    own: (sources: readonly CudaSource[]) => CompileResult[],
+  ): CompileResult[] {
     // The shortest is the one that a process would come to last.
     const shortestFirst = [...jobs].sort((a, b) => lengthOf(a.order) - lengthOf(b.order));
     try {
@@ -81,9 +84,11 @@ export class CompilePool {
         this.#takeAnswers();
         const open = shortestFirst.filter((job) => !job.result);
         if (open.length === 0) return jobs.map(resultOf);
-        const mine = open.find((job) => claimed(job.order));
-        if (mine) mine.result = own(mine.order.source);
-        else if (Atomics.wait(this.#answers, 0, seen, PATIENCE) === 'timed-out')
+        const mine = claim(open);
+        if (mine.length > 0) {
+          const results = own(mine.map(({ order }) => order.source));
+          for (const [i, job] of mine.entries()) job.result = results[i]!;
+        } else if (Atomics.wait(this.#answers, 0, seen, PATIENCE) === 'timed-out')
           throw new DeviceError(`NVRTC took more than ${PATIENCE / 1000} s for a kernel.`);
       }
     } finally {
@@ -101,9 +106,10 @@ export class CompilePool {
     if (!this.#broker) return;
     const { port } = this.#broker;
     for (let m = receiveMessageOnPort(port); m; m = receiveMessageOnPort(port)) {
-      const { number, result } = m.message as CompileAnswer;
-      const job = this.#jobs.get(number);
-      if (job) job.result = result;
+      for (const { number, result } of m.message as readonly CompileAnswer[]) {
+        const job = this.#jobs.get(number);
+        if (job) job.result = result;
+      }
     }
   }
 
@@ -122,6 +128,23 @@ export class CompilePool {
     worker.on('error', () => {});
     return { worker, port: port1 };
   }
+}
+
+/** Of what nobody has begun, as much as a process would take of it. */
+function claim(open: readonly CompileJob[]): CompileJob[] {
+  const share = Math.ceil(open.length / MOST_PROCESSES);
+  const mine: CompileJob[] = [];
+  for (const job of open) {
+    const isNext =
+      mine.length === 0 ||
+      fits(
+        job.order,
+        mine.map(({ order }) => order),
+      );
+    if (isNext && claimed(job.order)) mine.push(job);
+    if (mine.length === share) break;
+  }
+  return mine;
 }
 
 function resultOf({ order, result }: CompileJob): CompileResult {

@@ -5,15 +5,21 @@ import type { CompileAnswer, CompileOrder } from './orders.js';
 
 const nvrtc = new Nvrtc(process.argv[2]!);
 
-process.on('message', ({ number, source, arch }: CompileOrder) => {
-  let result: CompileAnswer['result'];
-  try {
-    result = nvrtc.compile(source.text, source.name, arch);
-  } catch (error) {
-    result = { error: (error as Error).message };
-  }
-  process.send!({ number, result } satisfies CompileAnswer);
+process.on('message', (orders: readonly CompileOrder[]) => {
+  process.send!(answers(orders));
 });
+
+function answers(orders: readonly CompileOrder[]): CompileAnswer[] {
+  try {
+    const results = nvrtc.compileTogether(
+      orders.map(({ source }) => source),
+      orders[0]!.arch,
+    );
+    return orders.map(({ number }, i) => ({ number, result: results[i]! }));
+  } catch (error) {
+    return orders.map(({ number }) => ({ number, result: { error: (error as Error).message } }));
+  }
+}
 process.on('disconnect', () => process.exit());
 // Ctrl-C is for the process that trains, which decides when to end.
 process.on('SIGINT', () => {});
