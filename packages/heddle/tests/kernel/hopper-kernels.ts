@@ -20,6 +20,7 @@ export type Fault =
   | 'arrivals'
   | 'finish'
   | 'sums-fence'
+  | 'sums-early'
   | 'words-fence'
   | 'words-early'
   | 'init'
@@ -36,6 +37,8 @@ export interface TileProduct {
   readonly held?: boolean;
   /** The dtype of the sums. */
   readonly total?: DType;
+  /** The sums are cleared, and not set to 0 one by one. */
+  readonly cleared?: boolean;
   readonly fault?: Fault;
 }
 
@@ -65,6 +68,7 @@ export function tileProduct({
   transposedB = false,
   held = false,
   total = dtype.kind === 'float' ? f32 : i32,
+  cleared = false,
   fault,
 }: TileProduct) {
   const depth = ROW / dtype.bytes;
@@ -81,9 +85,23 @@ export function tileProduct({
     ({ a, b, c }, context) => {
       const { barrier, blockIdx, idiv, local, mbarriers, sharedTile, threadIdx } = context;
       const { arrive, arriveExpect, initBarrier, tmaLoad, waitBarrier } = context;
-      const { commitWgmma, fenceWgmma, waitWgmma, wgmma } = context;
-      const { M, N, K, STAGES, depth, dtype, fault, held, panels, step, total, transposedA, transposedB } =
-        context;
+      const { clearSums, commitWgmma, fenceWgmma, waitWgmma, wgmma } = context;
+      const {
+        M,
+        N,
+        K,
+        STAGES,
+        cleared,
+        depth,
+        dtype,
+        fault,
+        held,
+        panels,
+        step,
+        total,
+        transposedA,
+        transposedB,
+      } = context;
       const { laneId, u32, wordOf } = context;
       const as = sharedTile(dtype, STAGES, 1, 64, depth);
       const bs = transposedB
@@ -120,7 +138,9 @@ export function tileProduct({
       } else {
         const thread = threadIdx.x - 128;
         const sums = local(total, idiv(N, 2));
-        for (let i = 0; i < idiv(N, 2); i++) sums[i] = 0;
+        if (cleared) clearSums(sums);
+        else for (let i = 0; i < idiv(N, 2); i++) sums[i] = 0;
+        if (fault === 'sums-early') c[row * N] = sums[0];
         if (fault !== 'sums-fence') fenceWgmma(sums);
         for (let k = 0; k < idiv(K, depth); k++) {
           const stage = k % STAGES;
@@ -161,7 +181,7 @@ export function tileProduct({
       }
     },
     {
-      ...{ M, N, K, STAGES, depth, dtype, held, panels, total, transposedA, transposedB },
+      ...{ M, N, K, STAGES, cleared, depth, dtype, held, panels, total, transposedA, transposedB },
       fault: fault ?? '',
       step: 32 / dtype.bytes,
       wordOf: WORDS[dtype.bytes]!,

@@ -158,6 +158,12 @@ for (const name of DEVICES) {
     on(`wgmma multiplies ${dtype.name}, rows beyond the matrix are zeros`, () =>
       checkProduct({ ...sizes, dtype }),
     );
+  for (const dtype of [bf16, f32, i8] as DType[])
+    for (const held of [false, true])
+      on(
+        `wgmma adds to cleared sums of ${dtype.name}, a ${held ? 'from registers' : 'from shared memory'}`,
+        () => checkProduct({ ...sizes, dtype, held, cleared: true }),
+      );
   for (const [transposedA, transposedB] of [
     [true, false],
     [false, true],
@@ -206,9 +212,9 @@ const finds = (title: string, run: () => unknown, kind: SimulatorError['kind'], 
 };
 
 const faulty =
-  (fault: Fault, held = false) =>
+  (fault: Fault, held = false, cleared = false) =>
   (): unknown =>
-    tileProduct({ M: 64, N: 16, K: 256, fault, held }).simulate(
+    tileProduct({ M: 64, N: 16, K: 256, fault, held, cleared }).simulate(
       { grid: 1, block: 256 },
       { a: new Uint16Array(64 * 256), b: new Uint16Array(16 * 256), c: new Float32Array(64 * 16) },
     );
@@ -257,6 +263,18 @@ finds(
 );
 finds('arrivals that never come', faulty('arrivals'), 'deadlock', /phase 0 lacks 1 of 2 arrivals/);
 finds('sums that were changed without a fence', faulty('sums-fence'), 'missing-fence', /fenceWgmma\(sums\)/);
+finds(
+  'sums that were cleared without a fence',
+  faulty('sums-fence', false, true),
+  'missing-fence',
+  /fenceWgmma\(sums\)/,
+);
+finds(
+  'sums that are read while they are left to wgmma',
+  faulty('sums-early', false, true),
+  'unfinished',
+  /sums is read while clearSums has left it to wgmma: call waitWgmma\(sums, 0\) first/,
+);
 finds(
   'mbarriers that others do not know of',
   faulty('init'),

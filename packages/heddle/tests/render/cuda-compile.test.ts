@@ -128,6 +128,8 @@ const hopperKernels = [
   tileProduct({ M: 64, N: 16, K: 64, held: true }),
   tileProduct({ M: 64, N: 16, K: 64, dtype: f32, held: true }),
   tileProduct({ M: 64, N: 256, K: 128, dtype: u8 }),
+  tileProduct({ M: 64, N: 128, K: 64, cleared: true }),
+  tileProduct({ M: 64, N: 16, K: 128, dtype: i8, held: true, cleared: true }),
   tileProduct({ M: 64, N: 24, K: 128, dtype: i8, held: true }),
   clusterProduct({ M: 64, N: 128, K: 128, size: 2 }),
   clusterSum(),

@@ -33,7 +33,7 @@ for (const ir of [
   everyConversion(f32, 1),
   everyIntrinsic(f32),
   drawKernel(f32, 'normal'),
-  tileProduct({ M: 64, N: 16, K: 128 }).ir,
+  tileProduct({ M: 64, N: 16, K: 128, cleared: true }).ir,
   throughTiles(64, 32).ir,
   walked(pixelsOf(2)).ir,
   ...matmulKernels().filter(({ name }) => ['matmul_small', 'matmul_tf32', 'matmul_of_bf16'].includes(name)),

@@ -110,6 +110,13 @@ export const ASYNCHRONOUS = {
     result: 'none',
     doc: 'starts to add a product of two tiles, the left one perhaps in registers, to the sums of a warpgroup',
   },
+  clearSums: {
+    scope: 'thread',
+    places: ['array'],
+    params: [],
+    result: 'none',
+    doc: 'sets sums to 0 for wgmma, which they are left to until waitWgmma(sums, 0)',
+  },
   fenceWgmma: {
     scope: 'thread',
     places: ['array'],

@@ -321,6 +321,11 @@ export interface Intrinsics {
     sums: Memory,
     ...indexTileIndexTileIndexTransposedFresh: readonly (number | Memory | boolean)[]
   ): void;
+  /**
+   * Sets `sums` to 0, and leaves them to `wgmma` until `waitWgmma(sums, 0)`: they may be read after that. The compiler has less
+   * work with them than with sums that the thread sets to 0 one by one.
+   */
+  clearSums(sums: Memory): void;
   /** Lets `wgmma` see what this thread has put into `sums`, or into its words of a. */
   fenceWgmma(sums: Memory): void;
   /** Makes a group of the `wgmma` of this warpgroup since the last. */

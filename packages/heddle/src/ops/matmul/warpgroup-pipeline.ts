@@ -353,18 +353,10 @@ function prepareStages(ring: Ring, context: PipelineContext): void {
  * are awaited first, since they read the words: were others read meanwhile, ptxas (13.0) would give both the same registers.
  * A thread's two rows are neighbours in memory (`rowInTile`): the words that half a warp reads at a time lie in different banks.
  */
-function readTurned(
-  words: Memory,
-  sums: Memory,
-  as: Memory,
-  stage: number,
-  group: number,
-  context: PipelineContext,
-): void {
+function readTurned(words: Memory, as: Memory, stage: number, group: number, context: PipelineContext): void {
   const { bitcast, groupBarrier, idiv, lane, load2, rowInTile, threadIdx, u32, waitWgmma, warpId } = context;
   const { work, ROWS, THREADS, WARPS } = context;
   const { depth, each, step, together } = work;
-  waitWgmma(sums, 0);
   waitWgmma(words, 0);
   const row = rowInTile(threadIdx.x % THREADS, 0, context);
   const line = threadIdx.x % 4;

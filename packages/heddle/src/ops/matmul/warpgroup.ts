@@ -163,8 +163,8 @@ export function byWarpgroups(
     } as Record<'a' | 'b' | 'c' | 'first' | 'second' | 'x' | 'y', BufferSchema>,
     (given, context) => {
       const { a, b, c } = given;
-      const { arrive, barrier, f32, idiv, initBarriers, local, mbarriers, sharedTile, threadIdx, u32 } =
-        context;
+      const { arrive, barrier, clearSums, f32, idiv, initBarriers, local, mbarriers } = context;
+      const { sharedTile, threadIdx, u32 } = context;
       const { lowerRegisters, raiseRegisters, tmaWait, waitBarrier, waitWgmma } = context;
       const { areFinite, copyStages, eachTile, loadBeside, makeRing, multiply, multiplySplit, out } = context;
       const { prepareStages, readTurned, storeSums, summed, sumPlainly } = context;
@@ -219,15 +219,16 @@ export function byWarpgroups(
           low: split ? local(u32, idiv(level, step), 4) : words,
         };
         const sum = (at: WarpgroupPlace) => {
-          for (let n = 0; n < each * views.count; n++)
-            for (let i = 0; i < idiv(viewColumns, 2); i++) sums[n][i] = 0;
           if (split) {
+            for (let n = 0; n < each * views.count; n++)
+              for (let i = 0; i < idiv(viewColumns, 2); i++) sums[n][i] = 0;
             for (let chunk = at.from; chunk < at.end; chunk++) {
               multiplySplit(sums, own, ring, stage, phase, group, context);
               goOn(1);
             }
             if (!areFinite(sums, context)) sumPlainly(given.x, given.y, sums, group, at, context);
           } else {
+            clearSums(sums);
             // When the other has its last stage: nobody can wait for the phase after the next.
             if (alternate) waitBarrier(order, group, taken + group + 1);
             let before = 0;
@@ -237,7 +238,7 @@ export function byWarpgroups(
               const of = isServed ? done % served.ring : stage;
               if (isServed && turn === 0) waitBarrier(fullA, of, idiv(done, served.ring));
               waitBarrier(full, stage, phase);
-              if (work.a.turned) readTurned(words, sums, as, stage, group, context);
+              if (work.a.turned) readTurned(words, as, stage, group, context);
               if (work.b.turned) waitBarrier(turned, stage, phase);
               multiply(sums, words, ring, of, served.from + turn * served.by, stage, group, context);
               // The products of the stage before are done.

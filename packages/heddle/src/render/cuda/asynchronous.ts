@@ -3,7 +3,7 @@ import type { DType, DTypeName } from '../../core/dtype.js';
 import { InternalError } from '../../core/errors.js';
 import type { ASYNCHRONOUS } from '../../kernel/ir/asynchronous.js';
 import { WGMMA_OPERANDS, WGMMA_ROWS, WGMMA_WORDS, wgmmaDepth } from '../../kernel/ir/asynchronous.js';
-import type { Expr, MemoryNode } from '../../kernel/ir/ir.js';
+import type { ArrayDecl, Expr, MemoryNode } from '../../kernel/ir/ir.js';
 import { isHeld, mapOf } from '../../kernel/ir/operands.js';
 import type { Prelude } from './prelude.js';
 import { call, postfix, REGISTER_TYPE, type Text } from './text.js';
@@ -14,6 +14,7 @@ export type Asynchronous = keyof typeof ASYNCHRONOUS;
 export interface PlaceText {
   readonly memory: MemoryNode;
   readonly indices: readonly Text[];
+  readonly name: string;
   /** The memory's name, or of a local array the element's. */
   readonly text: string;
 }
@@ -222,6 +223,57 @@ const REGISTERS: Readonly<Partial<Record<DTypeName, readonly [type: string, regi
   u32: ['unsigned', 'r'],
 };
 
+const countOf = ({ dims }: { readonly dims: readonly number[] }): number => dims.reduce((n, d) => n * d, 1);
+
+/** Whether sums are registers of PTX, which C++ does not see until they are waited for. */
+const areNamed = (prelude: Prelude, { memory }: PlaceText): boolean =>
+  memory.op === 'array' && prelude.clearedSums.has(memory.arg);
+
+/**
+ * Declares registers for sums. As operands of each product they would make a tenth of the compiler's work: it would follow
+ * all of them through the loop.
+ */
+export const sumRegisters = (name: string, array: ArrayDecl): string =>
+  `asm volatile(".reg .${array.dtype.name === 'f32' ? 'f32' : 's32'} ${name}_<${countOf(array)}>;")`;
+
+function clearSums({ prelude, places }: Use): Text {
+  const at = places[0]!;
+  const { memory, name, text } = at;
+  const count = countOf(memory.type);
+  if (areNamed(prelude, at)) {
+    const zeros = Array.from({ length: count }, (_, i) => `mov.b32 ${name}_${i}, 0;`).join(' ');
+    return instruction(prelude, `clear_${name}`, '', `"${zeros}"`, []);
+  }
+  const [type] = REGISTERS[memory.type.dtype.name]!;
+  const clear = `clear_${type}_${count}`;
+  prelude.define(
+    clear,
+    () =>
+      `__device__ inline void ${clear}(${type} (&d)[${count}]) {
+#pragma unroll
+  for (int i = 0; i < ${count}; i++) d[i] = 0;
+}`,
+  );
+  return call(clear, flat(memory, text));
+}
+
+/** After the wait they are the thread's. */
+function takeSums(prelude: Prelude, { memory, name, text }: PlaceText): Text {
+  const count = countOf(memory.type);
+  const [type, register] = REGISTERS[memory.type.dtype.name]!;
+  const moves = Array.from({ length: count }, (_, i) => `mov.b32 %${i}, ${name}_${i};`).join(' ');
+  const taken = Array.from({ length: count }, (_, i) => `"=${register}"(d[${i}])`).join(', ');
+  return instruction(prelude, `take_${name}`, `${type} (&d)[${count}]`, `"${moves}" : ${taken}`, [
+    flat(memory, text),
+  ]);
+}
+
+/** A local array as one of one dimension. */
+function flat({ type: { dims, dtype } }: MemoryNode, text: string): Text {
+  const [type] = REGISTERS[dtype.name]!;
+  return postfix(dims.length === 1 ? text : `reinterpret_cast<${type} (&)[${countOf({ dims })}]>(${text})`);
+}
+
 function wgmma({ prelude, places, values }: Use): Text {
   const [sums, a, b] = places as readonly [PlaceText, PlaceText, PlaceText];
   const [transposedA, transposedB, fresh] = values.map((v) => v.op === 'const' && v.arg === true) as [
@@ -240,21 +292,32 @@ function wgmma({ prelude, places, values }: Use): Text {
   const order = dtype.bytes !== 2 ? '' : `, ${held ? '' : `${Number(transposedA)}, `}${Number(transposedB)}`;
   const ways = added === 'f32' ? `, 1, 1${order}` : '';
   const kind = `${held ? '_held' : ''}${transposedA ? '_ta' : ''}${transposedB ? '_tb' : ''}${fresh ? '_fresh' : ''}`;
-  const name = `wgmma_${shape}_${type}${kind}`;
+  const isNamed = areNamed(prelude, sums);
+  const name = `wgmma_${shape}_${type}${kind}${isNamed ? `_${sums.name}` : ''}`;
+  const words = held ? WGMMA_WORDS : 1;
+  const given = held ? Array.from({ length: words }, (_, i) => `"r"(a[${i}])`).join(', ') : '"l"(a)';
+  /** With the first operand after the sums by its number. */
+  const product = (registers: string, from: number, updated: string): string =>
+    `asm volatile("{\\n.reg .pred add;\\nsetp.ne.b32 add, ${Number(!fresh)}, 0;\\n"
+    "wgmma.mma_async.sync.aligned.${shape}.${added === 'i32' ? 's32' : added}.${type}.${type} {${registers}}, ${held ? `{${numbered(words, from)}}` : `%${from}`}, %${from + words}, add${ways};\\n}"
+    : ${updated}: ${given}, "l"(b));`;
   prelude.define(name, () => {
-    const registers = Array.from({ length: count }, (_, i) => `"+${register}"(d[${i}])`).join(', ');
-    const words = held ? WGMMA_WORDS : 1;
-    const left = held ? `{${numbered(words, count)}}` : `%${count}`;
-    const given = held ? Array.from({ length: words }, (_, i) => `"r"(a[${i}])`).join(', ') : '"l"(a)';
-    return `__device__ __forceinline__ void ${name}(${T} (&d)[${count}], ${held ? `unsigned (&a)[${WGMMA_WORDS}]` : 'unsigned long long a'}, unsigned long long b) {
-  asm volatile("{\\n.reg .pred add;\\nsetp.ne.b32 add, ${Number(!fresh)}, 0;\\n"
-    "wgmma.mma_async.sync.aligned.${shape}.${added === 'i32' ? 's32' : added}.${type}.${type} {${numbered(count, 0)}}, ${left}, %${count + words}, add${ways};\\n}"
-    : ${registers} : ${given}, "l"(b));
+    const operands = `${held ? `unsigned (&a)[${WGMMA_WORDS}]` : 'unsigned long long a'}, unsigned long long b`;
+    if (!isNamed) {
+      const updated = Array.from({ length: count }, (_, i) => `"+${register}"(d[${i}])`).join(', ');
+      return `__device__ __forceinline__ void ${name}(${T} (&d)[${count}], ${operands}) {
+  ${product(numbered(count, 0), count, `${updated} `)}
 }`;
+    }
+    const rows = Array.from({ length: countOf(sums.memory.type) / count }, (_, row) => {
+      const registers = Array.from({ length: count }, (_, i) => `${sums.name}_${row * count + i}`).join(', ');
+      return `  if (row == ${row}) ${product(registers, 0, '')}\n`;
+    });
+    return `__device__ __forceinline__ void ${name}(int row, ${operands}) {\n${rows.join('')}}`;
   });
   return call(
     name,
-    postfix(sums.text),
+    postfix(isNamed ? rowOf({ ...sums, indices: [...sums.indices, postfix('0')] }) : sums.text),
     held ? postfix(a.text) : descriptor(prelude, a, transposedA),
     descriptor(prelude, b, transposedB),
   );
@@ -265,7 +328,7 @@ function heldSums(
   prelude: Prelude,
   { memory, text }: PlaceText,
 ): { readonly name: string; readonly sums: Text } {
-  const count = memory.type.dims.reduce((n, d) => n * d, 1);
+  const count = countOf(memory.type);
   const [type, register] = REGISTERS[memory.type.dtype.name]!;
   const name = `hold_${type === 'unsigned' ? 'words' : type === 'int' ? 'whole_sums' : 'sums'}_${count}`;
   prelude.define(
@@ -276,11 +339,11 @@ function heldSums(
   for (int i = 0; i < ${count}; i++) asm volatile("" : "+${register}"(d[i]) :: "memory");
 }`,
   );
-  const isFlat = memory.type.dims.length === 1;
-  return { name, sums: postfix(isFlat ? text : `reinterpret_cast<${type} (&)[${count}]>(${text})`) };
+  return { name, sums: flat(memory, text) };
 }
 
 function fenceWgmma({ prelude, places: [at] }: Use): Text {
+  if (areNamed(prelude, at!)) return postfix('fence_wgmma()');
   const { name, sums } = heldSums(prelude, at!);
   return postfix(`${call(name, sums).text}, fence_wgmma()`);
 }
@@ -335,13 +398,16 @@ const TABLE: Readonly<Record<Asynchronous, (use: Use) => Text>> = {
   tmaWait: plain('tma_wait', 'cp.async.bulk.wait_group.read N;'),
   fenceAsync: plain('fence_async', 'fence.proxy.async.shared::cta;'),
   wgmma,
+  clearSums,
   fenceWgmma,
   commitWgmma: plain('commit_wgmma', 'wgmma.commit_group.sync.aligned;'),
   // While products still work, moving their sums would make the compiler wait for each of them.
   waitWgmma: (use) => {
     const wait = plain('wait_wgmma', 'wgmma.wait_group.sync.aligned N;')(use);
     if (use.args[0]!.text !== '0') return wait;
-    const { name, sums } = heldSums(use.prelude, use.places[0]!);
+    const at = use.places[0]!;
+    if (areNamed(use.prelude, at)) return postfix(`${wait.text}, ${takeSums(use.prelude, at).text}`);
+    const { name, sums } = heldSums(use.prelude, at);
     return postfix(`${wait.text}, ${call(name, sums).text}`);
   },
   groupBarrier: ({ prelude, args }) =>

@@ -140,11 +140,9 @@ export class CudaExpressions {
 
   /** What an operation of the copy engine or of a warpgroup works on. */
   placeText(kind: PlaceKind, memory: MemoryNode, indices: readonly Expr[]): PlaceText {
-    const text =
-      kind === 'sums' || isHeld(kind, memory)
-        ? this.#element(memory, indices).text
-        : this.#memoryName(memory);
-    return { memory, indices: indices.map((i) => this.value(i)), text };
+    const name = this.#memoryName(memory);
+    const text = kind === 'sums' || isHeld(kind, memory) ? this.#element(memory, indices).text : name;
+    return { memory, indices: indices.map((i) => this.value(i)), name, text };
   }
 
   /** What is there in a tile, whose rows lie swizzled: pieces of 16 bytes change places, by the number of the row. */

@@ -4,6 +4,7 @@ import { topological } from '../../core/node.js';
 import type { IntrinsicRecord } from '../../kernel/ir/intrinsic-record.js';
 import { INTRINSICS } from '../../kernel/ir/intrinsics.js';
 import {
+  type ArrayDecl,
   type Expr,
   isOfCluster,
   type MemoryNode,
@@ -60,6 +61,8 @@ export interface Analysis {
   readonly isOfCluster: boolean;
   /** Whether warpgroups give registers to others. */
   readonly movesRegisters: boolean;
+  /** Arrays of sums that the thread changes by `clearSums` alone. */
+  readonly clearedSums: ReadonlySet<ArrayDecl>;
   /** Variables by which more than one number is divided. */
   readonly divisors: ReadonlySet<Variable>;
   /** Constant variables whose values are stored to buffers, and nothing else: a store rounds them. */
@@ -93,6 +96,7 @@ export function analyse(body: Statement): Analysis {
     returns: nodes.some(({ op }) => op === 'return'),
     isOfCluster: nodes.some(isOfCluster),
     movesRegisters: nodes.some(movesRegisters),
+    clearedSums: clearedSums(nodes, accesses),
     divisors: divisorsOf(nodes),
     onlyStored: onlyStored(nodes),
     written: new Set(
@@ -104,6 +108,17 @@ export function analyse(body: Statement): Analysis {
 
 const movesRegisters = ({ op, arg }: Node): boolean =>
   op === 'effect' && (arg === 'raiseRegisters' || arg === 'lowerRegisters');
+
+function clearedSums(nodes: readonly Node[], accesses: readonly Access[]): Set<ArrayDecl> {
+  const cleared = new Set(
+    nodes.flatMap((node) => {
+      const [sums] = node.op === 'effect' && node.arg === 'clearSums' ? node.src : [];
+      return sums?.op === 'array' ? [sums.arg] : [];
+    }),
+  );
+  for (const { memory, writes } of accesses) if (writes && memory.op === 'array') cleared.delete(memory.arg);
+  return cleared;
+}
 
 function divisorsOf(nodes: readonly Node[]): Set<Variable> {
   const [once, again] = [new Set<Variable>(), new Set<Variable>()];

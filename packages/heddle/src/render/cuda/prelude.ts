@@ -1,5 +1,6 @@
 /** The definitions in front of a kernel: only those it uses, each after what it needs itself. No headers. */
 import { type DType, f32, isHalf } from '../../core/dtype.js';
+import type { ArrayDecl } from '../../kernel/ir/ir.js';
 import type { Lanes } from '../../kernel/ir/types.js';
 import { F32, TAIL_RATIO_16 } from '../../kernel/math/formats.js';
 import {
@@ -318,10 +319,17 @@ export class Prelude {
   readonly wholeWarps: boolean;
   /** Whether the blocks of a cluster work together. */
   readonly hasClusters: boolean;
+  /** Sums that are registers of PTX until they are waited for. */
+  readonly clearedSums: ReadonlySet<ArrayDecl>;
 
-  constructor(wholeWarps = true, hasClusters = false) {
+  constructor(
+    wholeWarps = true,
+    hasClusters = false,
+    clearedSums: ReadonlySet<ArrayDecl> = new Set<ArrayDecl>(),
+  ) {
     this.wholeWarps = wholeWarps;
     this.hasClusters = hasClusters;
+    this.clearedSums = clearedSums;
   }
 
   /** Ask for a part, for type `T` if it is generic. */

@@ -15,7 +15,7 @@ import { operandsOf } from '../../kernel/ir/operands.js';
 import { type SharedLayout, sharedLayoutOf } from '../../kernel/ir/shared-layout.js';
 import { isBuffer } from '../../kernel/ir/types.js';
 import type { Message } from '../message.js';
-import { type Asynchronous, asynchronousCall } from './asynchronous.js';
+import { type Asynchronous, asynchronousCall, sumRegisters } from './asynchronous.js';
 import { storedBytes } from './bytes.js';
 import { asyncCopy } from './copies.js';
 import { CudaExpressions, isVectorArray } from './expression.js';
@@ -93,7 +93,8 @@ class Writer {
     this.#options = options;
     this.#analysis = analyse(ir.body);
     const { maxThreads = 32 } = options;
-    this.#prelude = new Prelude(maxThreads % 32 === 0 && !this.#analysis.returns, this.#analysis.isOfCluster);
+    const { returns, isOfCluster, clearedSums } = this.#analysis;
+    this.#prelude = new Prelude(maxThreads % 32 === 0 && !returns, isOfCluster, clearedSums);
     this.#messages = new Messages(ir.name, cudaEntry(ir), this.#prelude);
     const block = ir.lists === undefined ? undefined : LIST_BLOCK;
     this.#expressions = new CudaExpressions(this.#prelude, this.#names, this.#analysis, block);
@@ -176,6 +177,7 @@ class Writer {
     }
     // Aligned, for accesses to several lanes at once.
     this.#line(`${space === 'shared' ? '__shared__ ' : ''}alignas(16) ${element} ${name}${sizes};`);
+    if (this.#prelude.clearedSums.has(array)) this.#line(`${sumRegisters(name, array)};`);
   }
 
   #line(text: string): void {

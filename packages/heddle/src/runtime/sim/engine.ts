@@ -382,6 +382,10 @@ export class AsyncEngine {
     });
   }
 
+  clearSums(site: number, [sums]: At<SumsMemory>): void {
+    sums.clear(site);
+  }
+
   fenceWgmma(_site: number, [sums]: At<SumsMemory>): void {
     sums.fence();
   }
@@ -399,6 +403,7 @@ export class AsyncEngine {
     const groups = this.#products[thread]!;
     const done = this.#wait(groups, left, thread, `products of ${first}`);
     sums.settle(done);
+    if (left === 0) sums.giveBack();
     for (const operand of groups.reads) if (operand.settle(done)) groups.reads.delete(operand);
   }
 

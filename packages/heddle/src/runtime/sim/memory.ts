@@ -372,6 +372,8 @@ export class SumsMemory extends LocalMemory {
   #lent: Started | undefined;
   /** Changed by the thread since it was fenced for wgmma. */
   #changed = false;
+  /** Of an array that the thread clears, whether it is left to wgmma. */
+  #isLeft: boolean | undefined;
 
   constructor(run: Run, decl: ArrayDecl) {
     super(run, decl);
@@ -380,11 +382,13 @@ export class SumsMemory extends LocalMemory {
 
   override readLanes(element: number, lanes: number, site: number): number {
     this.#mustBeDone('read', site);
+    this.#mustBeOwn('read', site);
     return super.readLanes(element, lanes, site);
   }
 
   override writeLanes(element: number, lanes: number, site: number): number {
     this.#mustBeDone('written', site);
+    this.#mustBeOwn('written', site);
     if (this.#lent)
       this.run.fail(
         'unfinished',
@@ -394,6 +398,19 @@ export class SumsMemory extends LocalMemory {
       );
     this.#changed = true;
     return super.writeLanes(element, lanes, site);
+  }
+
+  /** Set to 0, and left to wgmma. */
+  clear(site: number): void {
+    this.#isLeft = false;
+    this.writeLanes(0, this.length, site);
+    this.data.fill(0 as never);
+    this.#isLeft = true;
+  }
+
+  /** To the thread. */
+  giveBack(): void {
+    if (this.#isLeft) this.#isLeft = false;
   }
 
   fence(): void {
@@ -412,6 +429,7 @@ export class SumsMemory extends LocalMemory {
     if (fresh) super.writeLanes(fresh.base, fresh.count, site);
     else if (!this.#busy) super.readLanes(0, this.length, site);
     this.#busy = { group, site };
+    if (this.#isLeft === false) this.#isLeft = true;
   }
 
   /** A wgmma of `thread` reads the array, as one of a group. */
@@ -436,6 +454,15 @@ export class SumsMemory extends LocalMemory {
         `wgmma ${does} ${this.name}, which the thread has changed: call fenceWgmma(${this.name}) after that.`,
         site,
         thread,
+      );
+  }
+
+  #mustBeOwn(what: string, site: number): void {
+    if (this.#isLeft)
+      this.run.fail(
+        'unfinished',
+        `${this.name} is ${what} while clearSums has left it to wgmma: call waitWgmma(${this.name}, 0) first.`,
+        site,
       );
   }
 
