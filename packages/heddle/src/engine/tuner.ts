@@ -80,9 +80,17 @@ function tunerOf(device: Device, measure: boolean, memory: TuningMemory): Tuner 
     );
     if (others) prepare(device, others());
     const trials = new TrialMemory(device);
+    const untimed = inOrder.map(([key, [, ...more]]) => ({
+      ...{ key, more },
+      own: candidates.filter((c) => c.key === key),
+    }));
     try {
-      for (const [key, [, ...more]] of inOrder) {
-        const own = candidates.filter((c) => c.key === key);
+      while (untimed.length > 0) {
+        // While others are compiled, those that are ready are timed.
+        const ready = untimed.findIndex(({ own }) =>
+          own.every(({ launches }) => isCompiled(device, launches)),
+        );
+        const { key, more, own } = untimed.splice(Math.max(ready, 0), 1)[0]!;
         const us = during('tune', () => timeCandidates(device, trials, own));
         const chosen = fastest(us, own);
         if (!chosen) continue;
@@ -147,6 +155,9 @@ const plan = (device: Device, requests: readonly TuneRequest[]): Candidate[] =>
 
 const leaveOut = (key: string, name: string, error: unknown): void =>
   debug(1, () => `tuner: ${key}: ${name} is left out: ${(error as Error).message.split('\n')[0]}`);
+
+const isCompiled = (device: Device, launches: readonly Launch[]): boolean =>
+  device.prepare?.(launches) ?? true;
 
 /** Begin to compile, if the device does that in the background. */
 function prepare(device: Device, works: readonly StageWork[]): void {

@@ -269,6 +269,25 @@ describe('autotuner', () => {
   });
 });
 
+test('what is compiled is timed while the rest is still being compiled', () => {
+  const order: string[] = [];
+  class Compiling extends ClockedDevice {
+    override compile(launches: readonly Launch[]): Program {
+      order.push(nameOfLaunch(launches[0]!));
+      return super.compile(launches);
+    }
+    override prepare(launches: readonly Launch[]): boolean {
+      super.prepare(launches);
+      return this.timed > 0 || nameOfLaunch(launches[0]!) !== 'slow';
+    }
+  }
+  const device = new Compiling({ slow: 10, slowest: 20, guess: 10, fast: 5 });
+  const [x, y] = [b.leaf([8], f32, false), b.leaf([16], f32, false)];
+  const roots = [b.call(twice(['slowest', 'slow']), [x], null), b.call(twice(['guess', 'fast']), [y], null)];
+  new CompiledGraph(roots, 2, device, tuning(device, true, new TuningMemory(undefined))).dispose();
+  assert.deepEqual(order.slice(0, 4), ['guess', 'fast', 'slowest', 'slow']);
+});
+
 test('a delay of the host during a sample decides nothing', () => {
   const device = new ClockedDevice({ guess: 10, fast: 5 });
   chosen(device, ['guess', 'fast']);

@@ -19,6 +19,7 @@ export class CompileService {
   readonly nvrtc: Nvrtc;
   readonly #capability: number;
   readonly #pool: CompilePool;
+  readonly #keys = new WeakMap<CudaSource, string>();
   /** Sources that are being compiled, by their keys. */
   readonly #begun = new Map<string, CompileJob>();
 
@@ -89,7 +90,10 @@ export class CompileService {
     return cacheOf('cubin', MOST_FILES);
   }
 
-  #keyOf({ text }: CudaSource, arch: Architecture): string {
-    return cacheKey(text, arch.kind, this.nvrtc.version, compileFlags(arch.name).join(' '));
+  #keyOf(source: CudaSource, arch: Architecture): string {
+    const flags = compileFlags(arch.name).join(' ');
+    const key = this.#keys.get(source) ?? cacheKey(source.text, arch.kind, this.nvrtc.version, flags);
+    this.#keys.set(source, key);
+    return key;
   }
 }
