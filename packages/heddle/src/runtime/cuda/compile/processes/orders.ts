@@ -29,7 +29,10 @@ export const MOST_PROCESSES = Math.min(Math.max(1, availableParallelism() - 1), 
 /** Ranks orders nearly as their compile times do: characters of the source. */
 export const lengthOf = ({ source }: CompileOrder): number => source.text.length;
 
-/** Characters of what is compiled together, as of one long kernel: a compile takes 20 ms beside its source, as 2,500 characters do. */
+/**
+ * Characters of what is compiled together, as many as a long kernel has. An empty kernel takes 20 ms, as long as 2,500 characters
+ * of source.
+ */
 const TOGETHER = 16_000;
 
 /** Whether an order can be compiled with these: they are short, and their entry points have names of their own. */
