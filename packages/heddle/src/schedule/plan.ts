@@ -59,7 +59,6 @@ export interface PlanSetting {
 
 export interface PlanPass {
   readonly name: string;
-  readonly why: string;
   /** Whether it is for this setting; always if absent. */
   readonly when?: (setting: PlanSetting) => boolean;
   /** What it adds or changes. `finish` says what the passes after it would make of a plan. */

@@ -32,96 +32,56 @@ const gpu = ({ target }: PlanSetting): boolean => target.model === 'threads';
 
 /** What happens to a graph, in this order. */
 export const PASSES: readonly PlanPass[] = [
+  // Equal nodes are computed once; a fused op becomes a hand-written kernel or its composition.
   {
     name: 'canonicalize',
-    why: 'equal nodes are computed once; a fused op becomes a hand-written kernel or its composition',
     run: ({ roots }, { target, kernels, constants }) => canonicalize(roots, target, kernels, constants),
   },
-  {
-    name: 'partition',
-    why: 'a node gets memory only where computing it again would cost more than reading it',
-    run: (plan, { target }) => partition(plan, target),
-  },
-  { name: 'merge', why: 'elementwise groups on the same elements share their loads', run: mergeGroups },
-  {
-    name: 'join',
-    why: 'elementwise ops after a kernel are computed where it stores the value',
-    run: joinFollowers,
-  },
-  {
-    name: 'sums',
-    why: 'a kernel that has rows of what it stores at hand sums their columns: nobody reads them for that',
-    when: gpu,
-    run: joinSums,
-  },
-  {
-    name: 'parts',
-    why: 'what only puts others together is stored by those who make its parts: nothing is copied',
-    when: gpu,
-    run: placeParts,
-  },
-  {
-    name: 'chains',
-    why: 'small products, and what is computed of their rows, are one launch where a block can take a row through all',
-    when: gpu,
-    run: chainRows,
-  },
-  {
-    name: 'spread',
-    why: 'a kernel that makes the elements which windows come from stores the windows too: nobody reads them for that',
-    when: gpu,
-    run: joinSpreads,
-  },
-  {
-    name: 'open',
-    why: 'a hand-written kernel reads views of its sources where it can: nothing is copied for it',
-    run: openCalls,
-  },
-  {
-    name: 'tune',
-    why: 'which tile is fastest depends on the GPU, the sizes and the epilogue: it is measured',
-    when: ({ tune }) => tune !== undefined,
-    run: tuneCalls,
-  },
-  { name: 'lower', why: 'a device runs launches: kernels in IR with their grids', run: lowerGroups },
-  {
-    name: 'constants',
-    why: 'weights that are packed, converted or reordered for a kernel are so once, not at every run',
-    when: ({ constants }) => constants.size > 0,
-    run: splitConstants,
-  },
-  {
-    name: 'updates',
-    why: 'a parameter after its update takes the memory of the one before: no copy, no second buffer',
-    when: ({ updates }) => updates.size > 0,
-    run: claimUpdates,
-  },
-  {
-    name: 'levels',
-    why: 'launches of a level run side by side, and what nobody waits for where it costs least',
-    run: assignLevels,
-  },
-  {
-    name: 'overwrites',
-    why: 'what is read for the last time, element by element, may give its memory to what is made of it',
-    run: claimOverwrites,
-  },
-  { name: 'place', why: 'what does not live at the same time shares the memory of one arena', run: place },
+  // A node gets memory only where computing it again would cost more than reading it.
+  { name: 'partition', run: (plan, { target }) => partition(plan, target) },
+  // Elementwise groups on the same elements share their loads.
+  { name: 'merge', run: mergeGroups },
+  // Elementwise ops after a kernel are computed where it stores the value.
+  { name: 'join', run: joinFollowers },
+  // A kernel that has rows of what it stores at hand sums their columns: nobody reads them for that.
+  { name: 'sums', when: gpu, run: joinSums },
+  // What only puts others together is stored by those who make its parts: nothing is copied.
+  { name: 'parts', when: gpu, run: placeParts },
+  // Small products, and what is computed of their rows, are one launch where a block can take a row through all.
+  { name: 'chains', when: gpu, run: chainRows },
+  // A kernel that makes the elements which windows come from stores the windows too: nobody reads them for that.
+  { name: 'spread', when: gpu, run: joinSpreads },
+  // A hand-written kernel reads views of its sources where it can: nothing is copied for it.
+  { name: 'open', run: openCalls },
+  // Which tile is fastest depends on the GPU, the sizes and the epilogue: it is measured.
+  { name: 'tune', when: ({ tune }) => tune !== undefined, run: tuneCalls },
+  // A device runs launches: kernels in IR with their grids.
+  { name: 'lower', run: lowerGroups },
+  // Weights that are packed, converted or reordered for a kernel are so once, not at every run.
+  { name: 'constants', when: ({ constants }) => constants.size > 0, run: splitConstants },
+  // A parameter after its update takes the memory of the one before: no copy, no second buffer.
+  { name: 'updates', when: ({ updates }) => updates.size > 0, run: claimUpdates },
+  // Launches of a level run side by side, and what nobody waits for where it costs least.
+  { name: 'levels', run: assignLevels },
+  // What is read for the last time, element by element, may give its memory to what is made of it.
+  { name: 'overwrites', run: claimOverwrites },
+  // What does not live at the same time shares the memory of one arena.
+  { name: 'place', run: place },
+  // The updates of all parameters, of any sizes, are one launch.
   {
     name: 'lists',
-    why: 'the updates of all parameters, of any sizes, are one launch',
     when: gpu,
     run: ({ launches }, { target }) => ({ launches: joinLists(launches, target) }),
   },
+  // A launch with next to nothing to do costs less as a few blocks of another.
   {
     name: 'side by side',
-    why: 'a launch with next to nothing to do costs less as a few blocks of another',
     when: gpu,
     run: ({ launches }, { target }) => ({ launches: mergeLaunches(launches, target) }),
   },
+  // A launch waits for those whose memory it touches, not for a whole level.
   {
     name: 'needs',
-    why: 'a launch waits for those whose memory it touches, not for a whole level',
     run: ({ launches }) => ({
       needs: launchNeeds(
         launches.map(({ work, ...launch }) => ({ ...launch, isExchange: isExchange(work) })),

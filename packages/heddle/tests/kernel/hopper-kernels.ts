@@ -21,6 +21,7 @@ export type Fault =
   | 'finish'
   | 'sums-fence'
   | 'sums-early'
+  | 'sums-written'
   | 'words-fence'
   | 'words-early'
   | 'init'
@@ -141,6 +142,7 @@ export function tileProduct({
         if (cleared) clearSums(sums);
         else for (let i = 0; i < idiv(N, 2); i++) sums[i] = 0;
         if (fault === 'sums-early') c[row * N] = sums[0];
+        if (fault === 'sums-written') sums[0] = 1;
         if (fault !== 'sums-fence') fenceWgmma(sums);
         for (let k = 0; k < idiv(K, depth); k++) {
           const stage = k % STAGES;

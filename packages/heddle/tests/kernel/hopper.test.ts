@@ -270,10 +270,16 @@ finds(
   /fenceWgmma\(sums\)/,
 );
 finds(
+  'sums that are left to wgmma and written',
+  faulty('sums-written', false, true),
+  'unfinished',
+  /sums, which clearSums leaves to wgmma, is written/,
+);
+finds(
   'sums that are read while they are left to wgmma',
   faulty('sums-early', false, true),
   'unfinished',
-  /sums is read while clearSums has left it to wgmma: call waitWgmma\(sums, 0\) first/,
+  /sums, which clearSums leaves to wgmma, is read: call waitWgmma\(sums, 0\) first/,
 );
 finds(
   'mbarriers that others do not know of',

@@ -168,7 +168,7 @@ test('promote: for the CUDA compiler where an array has many stores', () => {
   assert.deepEqual(arraysOf(600), []);
 });
 
-test('compile: a page of named passes, each with a reason', () => {
+test('compile: a page of named passes', () => {
   assert.deepEqual(
     PASSES.map((p) => p.name),
     [
@@ -177,7 +177,6 @@ test('compile: a page of named passes, each with a reason', () => {
       ...['copies', 'limit-unrolling', 'overlap'],
     ],
   );
-  for (const pass of PASSES) assert.ok(pass.why.length > 20);
   const ir = defineKernel('k', { y: buffer(i32) }, ({ y }) => {
     for (let i = 0; i < 2; i++) y[i] = 1;
   });

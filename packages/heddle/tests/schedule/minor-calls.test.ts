@@ -26,7 +26,7 @@ function choicesOf(roots: readonly GraphNode[]): { readonly keys: readonly strin
   };
   let all = 0;
   const count: PlanPass = {
-    ...{ name: 'count', why: '' },
+    name: 'count',
     run: ({ calls }) => {
       all = [...calls.values()].filter((open) => open.variants().length > 1).length;
       return {};

@@ -38,7 +38,7 @@ function planned(passes: readonly PlanPass[]): Schedule {
   );
 }
 
-test('the list of passes, in order, each with a reason', () => {
+test('the list of passes, in order', () => {
   assert.deepEqual(
     PASSES.map((p) => p.name),
     [
@@ -47,7 +47,6 @@ test('the list of passes, in order, each with a reason', () => {
       ...['side by side', 'needs'],
     ],
   );
-  for (const pass of PASSES) assert.ok(pass.why.length > 20);
 });
 
 /** What each pass would make if it were wrong, and the rule that finds it. */

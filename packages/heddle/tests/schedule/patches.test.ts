@@ -23,7 +23,6 @@ function firstWays(results: readonly Tensor[]): string[] {
   const names: string[] = [];
   const read: PlanPass = {
     name: 'read',
-    why: 'the test wants to know the ways',
     run: ({ calls }) => {
       for (const open of calls.values()) for (const { name } of open.variants().slice(0, 1)) names.push(name);
       return {};

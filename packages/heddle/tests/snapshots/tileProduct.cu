@@ -11,7 +11,7 @@ __device__ inline int wrap_sub(int a, int b) { return (int)((unsigned int)a - (u
 __device__ __forceinline__ void clear_sums() { asm volatile("mov.b32 sums_0, 0; mov.b32 sums_1, 0; mov.b32 sums_2, 0; mov.b32 sums_3, 0; mov.b32 sums_4, 0; mov.b32 sums_5, 0; mov.b32 sums_6, 0; mov.b32 sums_7, 0;"); }
 __device__ __forceinline__ void fence_wgmma() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_m64n16k16_bf16_sums(int row, unsigned long long a, unsigned long long b) {
-  if (row == 0) asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, 1, 0;\n"
+  asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, 1, 0;\n"
     "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {sums_0, sums_1, sums_2, sums_3, sums_4, sums_5, sums_6, sums_7}, %0, %1, add, 1, 1, 0, 0;\n}"
     : : "l"(a), "l"(b));
 }

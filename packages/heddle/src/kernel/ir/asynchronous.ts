@@ -115,7 +115,7 @@ export const ASYNCHRONOUS = {
     places: ['array'],
     params: [],
     result: 'none',
-    doc: 'sets sums to 0 for wgmma, which they are left to until waitWgmma(sums, 0)',
+    doc: 'sets sums to 0 for wgmma, which alone changes them then',
   },
   fenceWgmma: {
     scope: 'thread',

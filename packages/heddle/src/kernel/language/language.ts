@@ -322,8 +322,8 @@ export interface Intrinsics {
     ...indexTileIndexTileIndexTransposedFresh: readonly (number | Memory | boolean)[]
   ): void;
   /**
-   * Sets `sums` to 0, and leaves them to `wgmma` until `waitWgmma(sums, 0)`: they may be read after that. The compiler has less
-   * work with them than with sums that the thread sets to 0 one by one.
+   * Sets `sums` to 0, and leaves them to `wgmma`: nothing else changes them, and they may be read after `waitWgmma(sums, 0)`. The
+   * compiler has less work with them than with sums that the thread sets to 0 one by one.
    */
   clearSums(sums: Memory): void;
   /** Lets `wgmma` see what this thread has put into `sums`, or into its words of a. */

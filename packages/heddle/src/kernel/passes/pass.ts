@@ -11,7 +11,6 @@ export interface KernelSetting {
 
 export interface KernelPass {
   readonly name: string;
-  readonly why: string;
   /** Whether it is for this setting; always if absent. */
   readonly when?: (setting: KernelSetting, ir: KernelIr) => boolean;
   readonly run: (ir: KernelIr, setting: KernelSetting) => KernelIr;

@@ -31,78 +31,42 @@ const notSimulated = ({ target }: KernelSetting): boolean => target.name !== 'si
 
 /** What happens to a kernel, in this order. */
 export const PASSES: readonly KernelPass[] = [
+  // A CPU has no threads: what they do between two barriers becomes a loop over them.
   {
     name: 'serialize',
-    why: 'a CPU has no threads: what they do between two barriers becomes a loop over them',
     when: (setting, ir) => cpu(setting) && hasThreads(ir, setting.block),
     run: (ir, { block }) => serialize(ir, block!),
   },
-  {
-    name: 'simplify',
-    why: 'constants and decided branches make loops short and indices plain',
-    when: notSimulated,
-    run: simplify,
-  },
-  { name: 'unroll', why: 'constant indices let local arrays live in registers', when: cpu, run: unroll },
-  { name: 'simplify-unrolled', why: 'the loop variables are constants now', when: cpu, run: simplify },
-  { name: 'promote', why: 'an accumulator tile must not live in memory', when: cpu, run: promote },
+  // Constants and decided branches make loops short and indices plain.
+  { name: 'simplify', when: notSimulated, run: simplify },
+  // Constant indices let local arrays live in registers.
+  { name: 'unroll', when: cpu, run: unroll },
+  // The loop variables are constants now.
+  { name: 'simplify-unrolled', when: cpu, run: simplify },
+  // An accumulator tile must not live in memory.
+  { name: 'promote', when: cpu, run: promote },
   ...promotionForCuda,
-  {
-    name: 'branch',
-    why: 'without one-sided selects every expression may be evaluated as a whole, shared and moved',
-    when: cpu,
-    run: branchSelects,
-  },
-  {
-    name: 'decompose',
-    why: 'WebAssembly has no exp, log, sin and their kin: basic operations compute them',
-    when: cpu,
-    run: decompose,
-  },
-  {
-    name: 'address',
-    why: 'an address in bytes can be hoisted in part, and moved from one round of a loop to the next',
-    when: cpu,
-    run: lowerAddresses,
-  },
-  { name: 'hoist', why: 'what does not change in a loop is computed before it', when: cpu, run: hoistLoops },
-  {
-    name: 'hoist-blocks',
-    why: 'one call runs many blocks: what is the same for all of them is computed once',
-    when: cpu,
-    run: hoistBlocks,
-  },
-  {
-    name: 'strength',
-    why: 'an address that moves evenly becomes a pointer: one addition a round',
-    when: cpu,
-    run: reduceStrength,
-  },
-  {
-    name: 'share',
-    why: 'what is computed more than once is kept, and a shared expression does not grow into a tree',
-    when: cpu,
-    run: shareCommon,
-  },
-  {
-    name: 'atomics',
-    why: 'WebAssembly has atomics of integers of 32 and 64 bits only: others are tried until nothing comes between',
-    when: cpu,
-    run: emulateAtomics,
-  },
-  {
-    name: 'copies',
-    why: 'a GPU copies from global memory without waiting; a value that has become a constant it stores',
-    when: cuda,
-    run: settleCopies,
-  },
+  // Without one-sided selects every expression may be evaluated as a whole, shared and moved.
+  { name: 'branch', when: cpu, run: branchSelects },
+  // WebAssembly has no exp, log, sin and their kin: basic operations compute them.
+  { name: 'decompose', when: cpu, run: decompose },
+  // An address in bytes can be hoisted in part, and moved from one round of a loop to the next.
+  { name: 'address', when: cpu, run: lowerAddresses },
+  // What does not change in a loop is computed before it.
+  { name: 'hoist', when: cpu, run: hoistLoops },
+  // One call runs many blocks: what is the same for all of them is computed once.
+  { name: 'hoist-blocks', when: cpu, run: hoistBlocks },
+  // An address that moves evenly becomes a pointer: one addition a round.
+  { name: 'strength', when: cpu, run: reduceStrength },
+  // What is computed more than once is kept, and a shared expression does not grow into a tree.
+  { name: 'share', when: cpu, run: shareCommon },
+  // WebAssembly has atomics of integers of 32 and 64 bits only: others are tried until nothing comes between.
+  { name: 'atomics', when: cpu, run: emulateAtomics },
+  // A GPU copies from global memory without waiting; a value that has become a constant it stores.
+  { name: 'copies', when: cuda, run: settleCopies },
   ...unrollingForCuda,
-  {
-    name: 'overlap',
-    why: 'a launch that starts while those ahead still run waits for them before it touches memory',
-    when: ({ target }) => target.overlapped,
-    run: waitForLaunches,
-  },
+  // A launch that starts while those ahead still run waits for them before it touches memory.
+  { name: 'overlap', when: ({ target }) => target.overlapped, run: waitForLaunches },
 ];
 
 /** A block of one thread has none beside it, but its warp operations still need to become something. */

@@ -138,8 +138,10 @@ function coordinatesOf({ memory, indices }: PlaceText) {
   };
 }
 
-const numbered = (count: number, from: number): string =>
-  Array.from({ length: count }, (_, i) => `%${from + i}`).join(', ');
+const listed = (count: number, each: (i: number) => string, between = ', '): string =>
+  Array.from({ length: count }, (_, i) => each(i)).join(between);
+
+const numbered = (count: number, from: number): string => listed(count, (i) => `%${from + i}`);
 
 /** What the instruction of a copy names, innermost first. */
 interface CopyOperands {
@@ -236,33 +238,18 @@ const areNamed = (prelude: Prelude, { memory }: PlaceText): boolean =>
 export const sumRegisters = (name: string, array: ArrayDecl): string =>
   `asm volatile(".reg .${array.dtype.name === 'f32' ? 'f32' : 's32'} ${name}_<${countOf(array)}>;")`;
 
-function clearSums({ prelude, places }: Use): Text {
-  const at = places[0]!;
-  const { memory, name, text } = at;
-  const count = countOf(memory.type);
-  if (areNamed(prelude, at)) {
-    const zeros = Array.from({ length: count }, (_, i) => `mov.b32 ${name}_${i}, 0;`).join(' ');
-    return instruction(prelude, `clear_${name}`, '', `"${zeros}"`, []);
-  }
-  const [type] = REGISTERS[memory.type.dtype.name]!;
-  const clear = `clear_${type}_${count}`;
-  prelude.define(
-    clear,
-    () =>
-      `__device__ inline void ${clear}(${type} (&d)[${count}]) {
-#pragma unroll
-  for (int i = 0; i < ${count}; i++) d[i] = 0;
-}`,
-  );
-  return call(clear, flat(memory, text));
+function clearSums({ prelude, places: [at] }: Use): Text {
+  const { memory, name } = at!;
+  const zeros = listed(countOf(memory.type), (i) => `mov.b32 ${name}_${i}, 0;`, ' ');
+  return instruction(prelude, `clear_${name}`, '', `"${zeros}"`, []);
 }
 
 /** After the wait they are the thread's. */
 function takeSums(prelude: Prelude, { memory, name, text }: PlaceText): Text {
   const count = countOf(memory.type);
   const [type, register] = REGISTERS[memory.type.dtype.name]!;
-  const moves = Array.from({ length: count }, (_, i) => `mov.b32 %${i}, ${name}_${i};`).join(' ');
-  const taken = Array.from({ length: count }, (_, i) => `"=${register}"(d[${i}])`).join(', ');
+  const moves = listed(count, (i) => `mov.b32 %${i}, ${name}_${i};`, ' ');
+  const taken = listed(count, (i) => `"=${register}"(d[${i}])`);
   return instruction(prelude, `take_${name}`, `${type} (&d)[${count}]`, `"${moves}" : ${taken}`, [
     flat(memory, text),
   ]);
@@ -294,26 +281,21 @@ function wgmma({ prelude, places, values }: Use): Text {
   const kind = `${held ? '_held' : ''}${transposedA ? '_ta' : ''}${transposedB ? '_tb' : ''}${fresh ? '_fresh' : ''}`;
   const isNamed = areNamed(prelude, sums);
   const name = `wgmma_${shape}_${type}${kind}${isNamed ? `_${sums.name}` : ''}`;
-  const words = held ? WGMMA_WORDS : 1;
-  const given = held ? Array.from({ length: words }, (_, i) => `"r"(a[${i}])`).join(', ') : '"l"(a)';
-  /** With the first operand after the sums by its number. */
-  const product = (registers: string, from: number, updated: string): string =>
-    `asm volatile("{\\n.reg .pred add;\\nsetp.ne.b32 add, ${Number(!fresh)}, 0;\\n"
-    "wgmma.mma_async.sync.aligned.${shape}.${added === 'i32' ? 's32' : added}.${type}.${type} {${registers}}, ${held ? `{${numbered(words, from)}}` : `%${from}`}, %${from + words}, add${ways};\\n}"
-    : ${updated}: ${given}, "l"(b));`;
   prelude.define(name, () => {
-    const operands = `${held ? `unsigned (&a)[${WGMMA_WORDS}]` : 'unsigned long long a'}, unsigned long long b`;
-    if (!isNamed) {
-      const updated = Array.from({ length: count }, (_, i) => `"+${register}"(d[${i}])`).join(', ');
-      return `__device__ __forceinline__ void ${name}(${T} (&d)[${count}], ${operands}) {
-  ${product(numbered(count, 0), count, `${updated} `)}
-}`;
-    }
-    const rows = Array.from({ length: countOf(sums.memory.type) / count }, (_, row) => {
-      const registers = Array.from({ length: count }, (_, i) => `${sums.name}_${row * count + i}`).join(', ');
-      return `  if (row == ${row}) ${product(registers, 0, '')}\n`;
-    });
-    return `__device__ __forceinline__ void ${name}(int row, ${operands}) {\n${rows.join('')}}`;
+    const first = isNamed ? 0 : count;
+    const words = held ? WGMMA_WORDS : 1;
+    const left = held ? `{${numbered(words, first)}}` : `%${first}`;
+    const given = held ? listed(words, (i) => `"r"(a[${i}])`) : '"l"(a)';
+    const product = (row: number): string => {
+      const registers = listed(count, (i) => (isNamed ? `${sums.name}_${row * count + i}` : `%${i}`));
+      const updated = isNamed ? '' : `${listed(count, (i) => `"+${register}"(d[${i}])`)} `;
+      return `asm volatile("{\\n.reg .pred add;\\nsetp.ne.b32 add, ${Number(!fresh)}, 0;\\n"
+    "wgmma.mma_async.sync.aligned.${shape}.${added === 'i32' ? 's32' : added}.${type}.${type} {${registers}}, ${left}, %${first + words}, add${ways};\\n}"
+    : ${updated}: ${given}, "l"(b));`;
+    };
+    const rows = isNamed ? countOf(sums.memory.type) / count : 1;
+    const body = listed(rows, (row) => `  ${rows > 1 ? `if (row == ${row}) ` : ''}${product(row)}\n`, '');
+    return `__device__ __forceinline__ void ${name}(${isNamed ? 'int row' : `${T} (&d)[${count}]`}, ${held ? `unsigned (&a)[${WGMMA_WORDS}]` : 'unsigned long long a'}, unsigned long long b) {\n${body}}`;
   });
   return call(
     name,

@@ -61,7 +61,7 @@ export interface Analysis {
   readonly isOfCluster: boolean;
   /** Whether warpgroups give registers to others. */
   readonly movesRegisters: boolean;
-  /** Arrays of sums that the thread changes by `clearSums` alone. */
+  /** Arrays of sums that `clearSums` leaves to wgmma. */
   readonly clearedSums: ReadonlySet<ArrayDecl>;
   /** Variables by which more than one number is divided. */
   readonly divisors: ReadonlySet<Variable>;
@@ -96,7 +96,7 @@ export function analyse(body: Statement): Analysis {
     returns: nodes.some(({ op }) => op === 'return'),
     isOfCluster: nodes.some(isOfCluster),
     movesRegisters: nodes.some(movesRegisters),
-    clearedSums: clearedSums(nodes, accesses),
+    clearedSums: clearedSums(nodes),
     divisors: divisorsOf(nodes),
     onlyStored: onlyStored(nodes),
     written: new Set(
@@ -109,16 +109,13 @@ export function analyse(body: Statement): Analysis {
 const movesRegisters = ({ op, arg }: Node): boolean =>
   op === 'effect' && (arg === 'raiseRegisters' || arg === 'lowerRegisters');
 
-function clearedSums(nodes: readonly Node[], accesses: readonly Access[]): Set<ArrayDecl> {
-  const cleared = new Set(
+const clearedSums = (nodes: readonly Node[]): Set<ArrayDecl> =>
+  new Set(
     nodes.flatMap((node) => {
       const [sums] = node.op === 'effect' && node.arg === 'clearSums' ? node.src : [];
       return sums?.op === 'array' ? [sums.arg] : [];
     }),
   );
-  for (const { memory, writes } of accesses) if (writes && memory.op === 'array') cleared.delete(memory.arg);
-  return cleared;
-}
 
 function divisorsOf(nodes: readonly Node[]): Set<Variable> {
   const [once, again] = [new Set<Variable>(), new Set<Variable>()];

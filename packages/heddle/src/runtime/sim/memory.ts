@@ -325,6 +325,10 @@ class TracedMemory extends WatchedMemory {
 export class LocalMemory extends CheckedMemory {
   readonly #written: Uint8Array;
 
+  protected get isWritten(): boolean {
+    return this.#written.includes(1);
+  }
+
   constructor(run: Run, decl: ArrayDecl) {
     super(run, decl.name, arrayOf(decl.dtype, sizeOf(decl.dims) * decl.lanes), decl.dims, decl.lanes);
     this.#written = new Uint8Array(this.length);
@@ -372,7 +376,7 @@ export class SumsMemory extends LocalMemory {
   #lent: Started | undefined;
   /** Changed by the thread since it was fenced for wgmma. */
   #changed = false;
-  /** Of an array that the thread clears, whether it is left to wgmma. */
+  /** Of an array that the thread clears, whether it has to wait before it reads it. */
   #isLeft: boolean | undefined;
 
   constructor(run: Run, decl: ArrayDecl) {
@@ -382,13 +386,13 @@ export class SumsMemory extends LocalMemory {
 
   override readLanes(element: number, lanes: number, site: number): number {
     this.#mustBeDone('read', site);
-    this.#mustBeOwn('read', site);
+    if (this.#isLeft) this.#leftToWgmma(`is read: call waitWgmma(${this.name}, 0) first`, site);
     return super.readLanes(element, lanes, site);
   }
 
   override writeLanes(element: number, lanes: number, site: number): number {
     this.#mustBeDone('written', site);
-    this.#mustBeOwn('written', site);
+    if (this.#isLeft !== undefined) this.#leftToWgmma('is written', site);
     if (this.#lent)
       this.run.fail(
         'unfinished',
@@ -402,13 +406,15 @@ export class SumsMemory extends LocalMemory {
 
   /** Set to 0, and left to wgmma. */
   clear(site: number): void {
-    this.#isLeft = false;
-    this.writeLanes(0, this.length, site);
+    this.#mustBeDone('cleared', site);
+    if (this.#isLeft === undefined && this.isWritten) this.#leftToWgmma('was written before', site);
+    super.writeLanes(0, this.length, site);
     this.data.fill(0 as never);
+    this.#changed = true;
     this.#isLeft = true;
   }
 
-  /** To the thread. */
+  /** All products are done. */
   giveBack(): void {
     if (this.#isLeft) this.#isLeft = false;
   }
@@ -457,13 +463,8 @@ export class SumsMemory extends LocalMemory {
       );
   }
 
-  #mustBeOwn(what: string, site: number): void {
-    if (this.#isLeft)
-      this.run.fail(
-        'unfinished',
-        `${this.name} is ${what} while clearSums has left it to wgmma: call waitWgmma(${this.name}, 0) first.`,
-        site,
-      );
+  #leftToWgmma(what: string, site: number): never {
+    return this.run.fail('unfinished', `${this.name}, which clearSums leaves to wgmma, ${what}.`, site);
   }
 
   #mustBeDone(what: string, site: number): void {

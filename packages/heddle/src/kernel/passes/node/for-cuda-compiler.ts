@@ -11,21 +11,17 @@ import { roundsOf, sizeOf, unroll } from '../unroll.js';
 const cuda: KernelPass['when'] = ({ target }) => target.name === 'cuda';
 
 export const promotionForCuda: readonly KernelPass[] = [
+  // The CUDA compiler promotes arrays by itself, but takes long over one with many stores.
   {
     name: 'promote-for-cuda',
-    why: 'the CUDA compiler promotes arrays by itself, but takes long over one with many stores',
     when: cuda,
     run: (ir) => (hasManyStores(ir) ? promote(simplify(unroll(ir))) : ir),
   },
 ];
 
 export const unrollingForCuda: readonly KernelPass[] = [
-  {
-    name: 'limit-unrolling',
-    why: 'a long loop takes the CUDA compiler long to unroll, and gains little',
-    when: cuda,
-    run: limitUnrolling,
-  },
+  // A long loop takes the CUDA compiler long to unroll, and gains little.
+  { name: 'limit-unrolling', when: cuda, run: limitUnrolling },
 ];
 
 /** From so many on, the CUDA compiler takes longer for an array than for all else: its time grows with their square. */
