@@ -1,16 +1,14 @@
 /** Which calls of a program are timed: not those that take next to nothing of it. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { f32, i32 } from '../../src/core/dtype.js';
-import { Trace } from '../../src/engine/trace.js';
+import { f32 } from '../../src/core/dtype.js';
 import * as b from '../../src/graph/build.js';
 import type { GraphNode } from '../../src/graph/node.js';
-import { crossEntropy, optim, useDevice, zeros } from '../../src/index.js';
 import { H200 } from '../../src/kernel/ir/target.js';
 import { matmul } from '../../src/ops/matmul/op.js';
 import type { PlanPass } from '../../src/schedule/plan.js';
 import { PASSES, schedule } from '../../src/schedule/schedule.js';
-import { LeNet5 } from '../../src/train/programs.js';
+import { lenet5Step } from './lenet5-step.js';
 
 type Sizes = readonly [M: number, K: number, N: number];
 
@@ -76,18 +74,7 @@ test('what a call reads and stores besides its operands counts', () => {
 });
 
 test('a small network has all its choices timed', () => {
-  useDevice('cpu');
-  const model = new LeNet5();
-  const optimizer = new optim.SGD(model.parameters(), { lr: 0.1 });
-  const [x, labels] = [zeros([256, 1, 28, 28]), zeros([256], { dtype: i32 })];
-  const trace = new Trace(() => {});
-  const loss = trace.run(() => {
-    const value = crossEntropy(model.forward(x), labels);
-    value.backward();
-    optimizer.step();
-    return value;
-  });
-  const { keys, all } = choicesOf([...trace.assigned.values(), loss.node]);
+  const { keys, all } = choicesOf(lenet5Step(256));
   assert.ok(all >= 10);
   assert.equal(keys.length, all);
 });
