@@ -10,10 +10,11 @@ import { type CompileJob, CompilePool } from '../../src/runtime/cuda/compile/pro
 
 /**
  * A compiler that takes 10 ms for each text, and writes the kernels in it as a line of a file. It makes 8 bytes of all but
- * those that are wrong.
+ * those that are wrong, and ends its process over others.
  */
 const recorder = (file: string): string => `
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 static char names[65536];
@@ -32,6 +33,7 @@ int nvrtcCompileProgram() {
   fprintf(f, "%s\\n", names);
   fclose(f);
   usleep(10000);
+  if (strstr(names, "crash")) _exit(1);
   return strstr(names, "wrong") ? 6 : 0;
 }
 int nvrtcGetCUBINSize(unsigned long long at, unsigned long long* bytes) { *bytes = 8; return 0; }
@@ -110,6 +112,20 @@ describe('of what waits for a process', { skip: compiler ? false : 'no C compile
     assert.ok(alone.includes('kernelwrong'));
     for (const [i, { result }] of jobs.entries())
       if (i === 30) assert.deepEqual(result, { log: 'kernelwrong;' });
+      else assert.ok(result instanceof Uint8Array);
+  });
+
+  test('where one of them ends the process, the others are compiled all the same', async () => {
+    const names = Array.from({ length: 60 }, (_, i) => (i === 30 ? 'kernelcrash' : `kernel${i}`));
+    const jobs: CompileJob[] = [];
+    const order = await compiled(() => {
+      jobs.push(...names.map((name) => begin(name, 100)));
+      return jobs;
+    });
+    const times = (name: string): number => order.flat().filter((other) => other === name).length;
+    assert.equal(times('kernelcrash'), 2);
+    for (const [i, { result }] of jobs.entries())
+      if (i === 30) assert.deepEqual(result, { error: 'it ended' });
       else assert.ok(result instanceof Uint8Array);
   });
 });
