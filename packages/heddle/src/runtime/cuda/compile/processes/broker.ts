@@ -115,23 +115,17 @@ function take(): Waiting[] {
   const share = Math.ceil(waiting.length / processes.size);
   const taken: Waiting[] = [];
   for (const next of waiting.toSorted((a, b) => lengthOf(b.order) - lengthOf(a.order))) {
-    if (taken.length > 0 && !canJoin(next, taken)) continue;
+    const others = taken.map(({ order }) => order);
+    // What a process has ended over is compiled alone.
+    if ((next.again && others.length > 0) || !fits(next.order, others)) continue;
     waiting.splice(waiting.indexOf(next), 1);
     // The caller may have done it itself.
     if (!next.again && !claimed(next.order)) continue;
     taken.push(next);
-    if (taken.length === share) break;
+    if (next.again || taken.length === share) break;
   }
   return taken;
 }
-
-/** What a process has ended over stays alone. */
-const canJoin = (next: Waiting, taken: readonly Waiting[]): boolean =>
-  ![next, ...taken].some(({ again }) => again) &&
-  fits(
-    next.order,
-    taken.map(({ order }) => order),
-  );
 
 function handOut(): void {
   for (const process of processes) {

@@ -35,8 +35,9 @@ export const lengthOf = ({ source }: CompileOrder): number => source.text.length
  */
 const TOGETHER = 16_000;
 
-/** Whether an order can be compiled with these: they are short, and their entry points have names of their own. */
+/** Whether an order can be compiled with others, if there are any: all are short, and their entry points have names of their own. */
 export function fits(order: CompileOrder, others: readonly CompileOrder[]): boolean {
+  if (others.length === 0) return true;
   const length = others.reduce((sum, other) => sum + lengthOf(other), lengthOf(order));
   return length <= TOGETHER && others.every(({ source }) => source.name !== order.source.name);
 }

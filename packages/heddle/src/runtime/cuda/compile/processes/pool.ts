@@ -135,13 +135,8 @@ function claim(open: readonly CompileJob[]): CompileJob[] {
   const share = Math.ceil(open.length / MOST_PROCESSES);
   const mine: CompileJob[] = [];
   for (const job of open) {
-    const isNext =
-      mine.length === 0 ||
-      fits(
-        job.order,
-        mine.map(({ order }) => order),
-      );
-    if (isNext && claimed(job.order)) mine.push(job);
+    const others = mine.map(({ order }) => order);
+    if (fits(job.order, others) && claimed(job.order)) mine.push(job);
     if (mine.length === share) break;
   }
   return mine;
