@@ -80,17 +80,17 @@ function tunerOf(device: Device, measure: boolean, memory: TuningMemory): Tuner 
     );
     if (others) prepare(device, others());
     const trials = new TrialMemory(device);
-    const untimed = inOrder.map(([key, [, ...more]]) => ({
-      ...{ key, more },
-      own: candidates.filter((c) => c.key === key),
-    }));
+    const untimed = inOrder.map(([key, [, ...more]]) => {
+      const own = candidates.filter((c) => c.key === key);
+      return { key, own, more };
+    });
     try {
       while (untimed.length > 0) {
-        // While others are compiled, those that are ready are timed.
+        // Where none is ready, the first is waited for.
         const ready = untimed.findIndex(({ own }) =>
           own.every(({ launches }) => isCompiled(device, launches)),
         );
-        const { key, more, own } = untimed.splice(Math.max(ready, 0), 1)[0]!;
+        const { key, own, more } = untimed.splice(Math.max(ready, 0), 1)[0]!;
         const us = during('tune', () => timeCandidates(device, trials, own));
         const chosen = fastest(us, own);
         if (!chosen) continue;

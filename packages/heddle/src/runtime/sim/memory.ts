@@ -442,6 +442,7 @@ export class SumsMemory extends LocalMemory {
   lent(group: number, site: number, thread: number): void {
     this.#mustBeFenced('reads', site, thread);
     this.run.thread = thread;
+    if (this.#isLeft !== undefined) this.#leftToWgmma('is a left operand', site);
     super.readLanes(0, this.length, site);
     this.#lent = { group, site };
   }

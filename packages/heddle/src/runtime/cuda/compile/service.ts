@@ -19,6 +19,7 @@ export class CompileService {
   readonly nvrtc: Nvrtc;
   readonly #capability: number;
   readonly #pool: CompilePool;
+  /** Of sources that have been asked for: a hash of a long text takes a while. */
   readonly #keys = new WeakMap<CudaSource, string>();
   /** Sources that are being compiled, by their keys. */
   readonly #begun = new Map<string, CompileJob>();
