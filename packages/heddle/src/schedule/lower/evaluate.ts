@@ -234,6 +234,9 @@ export class Evaluator {
       const position = this.value(node.src[1]!, at);
       if (position.op === 'splat') return this.#gather(node, at, position.src[0] as Expr);
     }
+    // Whole rows of padding.
+    if (node.op === 'pad' && padded(node, at).positions.every((p) => slope(p, v) === 0))
+      return this.#pad(node, at, this.vector);
     const varies = at.some((d) => slope(d.value, v) !== 0);
     const one = (by: number): Expr => {
       const inner = new Evaluator(this.scope, SCALAR, this.#out);
@@ -247,11 +250,8 @@ export class Evaluator {
 
   #scalar(node: GraphNode, at: Coordinates): Expr {
     switch (node.op) {
-      case 'pad': {
-        const { coordinates, valid } = padded(node, at);
-        const other = k.constant(node.dtype, paddingOf(node));
-        return this.#guarded(node, valid, other, (inner) => inner.value(node.src[0]!, coordinates));
-      }
+      case 'pad':
+        return this.#pad(node, at, SCALAR);
       case 'gather':
         return this.#gather(node, at, this.value(node.src[1]!, at));
       case 'random': {
@@ -264,6 +264,12 @@ export class Evaluator {
       default:
         return this.#scatterAdd(node, at);
     }
+  }
+
+  #pad(node: GraphNode, at: Coordinates, vector: Vector | undefined): Expr {
+    const { coordinates, valid } = padded(node, at);
+    const other = k.constant(node.dtype, paddingOf(node));
+    return this.#guarded(node, valid, other, (inner) => inner.value(node.src[0]!, coordinates), vector);
   }
 
   /** Element `index` along the gathered axis: in a vector loop, of all lanes. */

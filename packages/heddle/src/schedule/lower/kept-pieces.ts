@@ -6,12 +6,15 @@
  * of a softmax: nothing is computed twice. If it has twice the bytes, two pieces of the elements share the place of one of it, the
  * last ones, so that a value is only written over elements that have been read: piece n over those up to n.
  */
-import type { GraphNode } from '../../graph/node.js';
+import { sizeOf } from '../../core/shape.js';
+import { argOf, type GraphNode } from '../../graph/node.js';
 import type { ArrayDecl, Expr, MemoryNode, Statement } from '../../kernel/ir/ir.js';
 import * as k from '../../kernel/ir/ir.js';
 import type { Lanes } from '../../kernel/ir/types.js';
+import type { Coordinates } from './coordinates.js';
 import { add, declared, type Memories, THREAD, times, toIndex } from './lowering.js';
 import type { MatrixKernel, MatrixWork, Piece } from './matrix-kernel.js';
+import { sliced } from './movement.js';
 
 /** Bytes of the shortest and the longest asynchronous copy. */
 const COPY = [4, 16] as const;
@@ -33,11 +36,26 @@ export function elementsBelow(nodes: readonly GraphNode[], memories: Memories): 
   const visit = (node: GraphNode): void => {
     if (node.size !== nodes[0]!.size || seen.has(node)) return;
     seen.add(node);
-    if (memories.memory(node)) inputs.add(node);
+    if (memories.memory(node) || isPartOfMemory(node, memories)) inputs.add(node);
     else if (node.op === 'map' || node.op === 'reshape' || node.op === 'detach') node.src.forEach(visit);
   };
   nodes.forEach(visit);
   return [...inputs];
+}
+
+/** Whether it is a slice of a node in memory where vectors of its elements are aligned as well. */
+function isPartOfMemory(node: GraphNode, memories: Memories): boolean {
+  const [whole] = node.src;
+  if (node.op !== 'slice' || !memories.memory(whole!)) return false;
+  const { start, size, step } = argOf(node, 'slice');
+  const { shape } = whole!;
+  const last = shape.findLastIndex((n, i) => n !== size[i]);
+  // Vectors lie along what comes behind the last dimension that is cut, if anything does.
+  const isAligned = (lanes: number): boolean =>
+    sizeOf(shape.slice(last + 1)) > 1 ||
+    size[last]! % lanes !== 0 ||
+    (shape[last]! % lanes === 0 && start[last]! % lanes === 0);
+  return step.every((n) => n === 1) && [2, 4].every(isAligned);
 }
 
 /** What a block reads of each element: of so many tensors, so many bytes each, all of one dtype or not. */
@@ -142,12 +160,18 @@ export class KeptPieces {
   copy(pieces: readonly Piece[], base: Expr | undefined, from: number, out: Statement[]): void {
     for (const [n, { at }] of pieces.entries())
       for (const [i, input] of this.#inputs.entries()) {
-        const memory = this.#kernel.scope.memory(input)!;
         const bytes = this.#lanes * input.dtype.bytes;
         const way = bytes >= COPY[0] && bytes <= COPY[1] ? 'async-once' : null;
         const slot = this.#slot(base, from + n, i);
-        out.push(k.store(this.#memory, k.load(memory, [toIndex(at)], this.#lanes), [slot], undefined, way));
+        out.push(k.store(this.#memory, this.#load(input, at), [slot], undefined, way));
       }
+  }
+
+  /** The elements of an input from its memory, or from that which it is a part of. */
+  #load(input: GraphNode, at: Coordinates): Expr {
+    const own = this.#kernel.scope.memory(input);
+    if (own) return k.load(own, [toIndex(at)], this.#lanes);
+    return k.load(this.#kernel.scope.memory(input.src[0]!)!, [toIndex(sliced(input, at))], this.#lanes);
   }
 
   /** Read these pieces from where they are kept. */

@@ -3,7 +3,7 @@ import { sizeOf } from '../../core/shape.js';
 import { argOf, type GraphNode } from '../../graph/node.js';
 import type { Expr } from '../../kernel/ir/ir.js';
 import * as k from '../../kernel/ir/ir.js';
-import { atom, ofAtom, offset, plus, times, toExpr } from './affine.js';
+import { type Affine, atom, ofAtom, offset, plus, times, toExpr } from './affine.js';
 import { align, type Coordinates, type Digit, flatten } from './coordinates.js';
 
 /** Neighbouring dimensions with the same mark as one. */
@@ -52,8 +52,11 @@ export function sliced(node: GraphNode, at: Coordinates): Digit[] {
   );
 }
 
-/** The coordinates of a padded node in its source, and the conditions under which they are inside it. */
-export function padded(node: GraphNode, at: Coordinates): { coordinates: Digit[]; valid: Expr[] } {
+/** The coordinates of a padded node in its source, and the conditions, on these positions, under which they are inside it. */
+export function padded(
+  node: GraphNode,
+  at: Coordinates,
+): { coordinates: Digit[]; valid: Expr[]; positions: Affine[] } {
   const x = node.src[0]!.shape;
   const { before, after } = argOf(node, 'pad');
   const touched = (i: number): boolean => before[i] !== 0 || after[i] !== 0;
@@ -63,14 +66,16 @@ export function padded(node: GraphNode, at: Coordinates): { coordinates: Digit[]
     parts.map((axis, n) => sizeOf(node.shape.slice(axis, parts[n + 1] ?? x.length))),
   );
   const valid: Expr[] = [];
+  const positions: Affine[] = [];
   const coordinates = parts.flatMap((axis, n) => {
     if (!touched(axis)) return groups[n]!;
     const position = flatten(groups[n]!);
+    positions.push(position);
     if (before[axis]! > 0) valid.push(k.alu('ge', [toExpr(position), k.int(before[axis]!)]));
     if (after[axis]! > 0) valid.push(k.alu('lt', [toExpr(position), k.int(before[axis]! + x[axis]!)]));
     return [{ size: x[axis]!, value: offset(position, -before[axis]!) }];
   });
-  return { coordinates, valid };
+  return { coordinates, valid, positions };
 }
 
 /** Where the gathered element at `position` stands in the source, and the conditions under which there is one. */
