@@ -89,6 +89,30 @@ for (const [widths, axis] of [
     for (const pair of await both(make, sources)) close(pair, 1e-6);
   });
 
+for (const [after, names] of [
+  [2, ['map_16x14', 'detach_16x2']],
+  // Vectors of its rows would not be aligned.
+  [1, ['pad_16x15', 'map_16x14']],
+] as const)
+  test(`${after} columns of zeros after those of a softmax are a launch, the softmax stays one`, async () => {
+    const sources = [of(f32, 16, 14)];
+    const make = (...[x]: Tensor[]): Tensor[] => {
+      const padded = softmaxIn(x!, 1).pad([
+        [0, 0],
+        [0, after],
+      ]);
+      return [padded.sum(0).sin(), padded];
+    };
+    const made = namesOf(planOf(...make(...sources))).flatMap((name) => name.split('_and_'));
+    assert.deepEqual(
+      names.filter((name) => !made.includes(name)),
+      [],
+      made.join(' '),
+    );
+    assert.equal(made.includes(`pad_16x${14 + after}`), after === 1, made.join(' '));
+    for (const pair of await both(make, sources)) close(pair, 1e-6);
+  });
+
 test('columns, rows and a copy of what is given meet in one tensor', async () => {
   const sources = [of(f32, 24, 12), of(f32, 24, 20), of(f32, 24, 5)];
   const make = (...[x, y, z]: Tensor[]): Tensor[] => {

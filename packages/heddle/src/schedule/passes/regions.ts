@@ -35,9 +35,11 @@ export function placeParts(plan: Plan, { target, updates }: PlanSetting): Partit
   for (const group of plan.groups) {
     const [whole, another] = group.roots as [GraphNode, GraphNode?];
     if (group.call || group.reduction || another || overwriting.has(whole)) continue;
-    const parts = partsOf(whole, stored);
-    if (parts && fill(parts, whole)) {
-      const placed = placedIn(group, parts, { groups, stored }, results, target);
+    const known = partsOf(whole, stored);
+    const rest = known && restOf(known, whole);
+    const parts = [...(known?.parts ?? []), ...(rest ? [rest] : [])];
+    if (fill(parts, whole)) {
+      const placed = placedIn(group, parts, rest !== undefined, { groups, stored }, results, target);
       if (placed) ({ groups, stored } = placed);
     }
   }
@@ -126,14 +128,33 @@ const areApart = (parts: readonly Part[]): boolean =>
       ),
   );
 
+/** What comes after the only part along one axis, where vectors of its rows stay aligned: elements of one value. */
+function restOf({ parts: [part, another], rest }: Parts, { shape, dtype }: GraphNode): Part | undefined {
+  if (!part || another || rest === undefined || part.start.some((n) => n !== 0)) return undefined;
+  const own = part.value.shape;
+  const [axis, second] = shape.flatMap((n, i) => (n === own[i] ? [] : [i]));
+  const isAligned = [2, 4].every((lanes) => own.at(-1)! % lanes !== 0 || shape.at(-1)! % lanes === 0);
+  if (axis === undefined || second !== undefined || !isAligned) return undefined;
+  const value = b.full(
+    shape.map((n, i) => (i === axis ? n - own[i]! : n)),
+    dtype,
+    rest,
+  );
+  return { value, start: shape.map((_, i) => (i === axis ? own[i]! : 0)) };
+}
+
 /** Whether the parts are all there is. */
-const fill = ({ parts }: Parts, { size }: GraphNode): boolean =>
+const fill = (parts: readonly Part[], { size }: GraphNode): boolean =>
   size > 0 && parts.reduce((n, { value }) => n + value.size, 0) === size && areApart(parts);
 
-/** The partition with what can be stored in its place there; undefined if that gains nothing. */
+/**
+ * The partition with what can be stored in its place there; undefined if that gains nothing.
+ * @param isPadded the last part is padding
+ */
 function placedIn(
   group: Group,
-  { parts }: Parts,
+  parts: readonly Part[],
+  isPadded: boolean,
   { groups, stored }: Partition,
   results: ReadonlySet<GraphNode>,
   { units }: Target,
@@ -146,16 +167,21 @@ function placedIn(
     const strides = stridesOf(whole.shape);
     const at = { whole, strides, offset: start.reduce((n, s, axis) => n + s * strides[axis]!, 0) };
     const own = value.dtype === whole.dtype ? regionBelow(value, at, stored) : undefined;
-    const isPlaced = own && !placed.has(own.node) && canPlace(own, group, { groups, stored }, results);
+    const isAlong = own !== undefined && liesAlong(own.node, own.region);
+    const isPlaced =
+      own && isAlong && !placed.has(own.node) && canPlace(own, group, { groups, stored }, results);
     if (isPlaced) {
       placed.set(own.node, own.region);
       saved += 2 * value.size * value.dtype.bytes;
       continue;
     }
+    // A kernel of its own reads what lies across it in squares (lower/squares.ts), one of the whole element by element.
+    if (own && !isAlong) saved += value.size * value.dtype.bytes;
     const copy = value.dtype === whole.dtype ? b.detach(value) : b.cast(value, whole.dtype);
     copies.push({ roots: [copy], regions: new Map([[copy, at]]) });
   }
-  if (placed.size === 0 || saved <= (copies.length - 1) * bytesOfLaunch(units)) return undefined;
+  if ((placed.size === 0 && !isPadded) || saved <= (copies.length - 1) * bytesOfLaunch(units))
+    return undefined;
   // Whoever copies one part has no way to wait for another: `cat` of a value with itself, or with what is made of it.
   const readsPlaced = ([copy]: readonly GraphNode[]): boolean =>
     [...readsOf(copy!, stored)].some((n) => placed.has(n));
@@ -172,6 +198,12 @@ function placedIn(
     groups: groups.flatMap((other) => (other === group ? copies : [inPlace(other)])),
     stored: new Set([...stored, ...copies.flatMap(({ roots }) => roots)]),
   };
+}
+
+/** Whether neighbouring elements of a node are neighbours there. */
+function liesAlong({ shape }: GraphNode, { strides }: Region): boolean {
+  const last = shape.findLastIndex((n) => n > 1);
+  return last < 0 || strides[last] === 1;
 }
 
 /** The stored node that `value` is a view of, all of its elements, and where it is if `value` is at `region`. */
