@@ -35,5 +35,7 @@ export const argsortChoice = none('argsort-cuda');
 export const reorderedBy = (): NonNullable<FusedOp['reordered']> => () => undefined;
 export const poolingLast = reorderedBy;
 export const selectedOfRounded = (): undefined => undefined;
+export const alignedProduct = selectedOfRounded;
 export const productInParts = selectedOfRounded;
+export const unalignedSources = (): readonly never[] => [];
 export const windowsToPositions = selectedOfRounded;

@@ -6,6 +6,7 @@ import { type DType, f32, i8 } from '../../core/dtype.js';
 import * as b from '../../graph/build.js';
 import type { FusedOp, Reordered } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
+import { missing } from '../../graph/rows.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { depthOf } from '../matmul/warpgroup-layout.js';
 import { WARPGROUPS } from '../matmul/warpgroup-tiles.js';
@@ -13,7 +14,7 @@ import { type Conv2dArg, type Direction, outputSize } from './arg.js';
 import { suitsDepthwise } from './depthwise-last-choice.js';
 import { bundled, bundleOf, turned, unbundled } from './group-bundles.js';
 import { channelsLast, FIRST, geometryOf, isByWarps, isFor, isTurned, LAST, reorder } from './last-op.js';
-import { aligned, blocksOf, cut, fromBlocks, missing, toBlocks } from './space-to-depth.js';
+import { aligned, blocksOf, cut, fromBlocks, toBlocks } from './space-to-depth.js';
 import { suitsConvolution } from './warpgroup.js';
 import { type MatrixProduct, windowProduct } from './window-product.js';
 

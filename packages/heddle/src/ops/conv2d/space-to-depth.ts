@@ -7,6 +7,7 @@ import type { DType } from '../../core/dtype.js';
 import type { Shape } from '../../core/shape.js';
 import * as b from '../../graph/build.js';
 import type { GraphNode } from '../../graph/node.js';
+import { missing } from '../../graph/rows.js';
 import { depthOf } from '../matmul/warpgroup-layout.js';
 import { type Conv2dArg, outputSize } from './arg.js';
 import { COPY } from './last-product.js';
@@ -48,9 +49,6 @@ export function blocksOf(
   const size = [rows + taps[0] - 1, columns + taps[1] - 1] as const;
   return { block, channels: each, arg: { kernel: taps, padding: [0, 0], size, stride: [1, 1] } };
 }
-
-/** Channels after so many until copies of 16 bytes fit. */
-export const missing = (channels: number, { bytes }: DType): number => -channels & (COPY / bytes - 1);
 
 /** With zeros after its values until the sizes along `axes` are aligned: they add nothing. And so many columns around them. */
 export function aligned(x: GraphNode, axes: readonly number[], beside = 0): GraphNode {

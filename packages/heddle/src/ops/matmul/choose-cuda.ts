@@ -116,7 +116,7 @@ export function productCycles(M: number, N: number, K: number, dtype: DType, tar
 }
 
 /** Fewer rows or columns wait for memory. */
-const SLIM = 64;
+export const SLIM = 64;
 
 /**
  * Whether warpgroups, where they multiply, outdo kernels of warps, so that none of these is timed: of 153 choices of such sizes on

@@ -1,12 +1,19 @@
 /** Matrix product (B1). */
-import { matmulChoice, matmulOfHalvesChoice, productInParts } from '#ops/gpu-kernels.js';
+import {
+  alignedProduct,
+  matmulChoice,
+  matmulOfHalvesChoice,
+  productInParts,
+  unalignedSources,
+} from '#ops/gpu-kernels.js';
 import { f32, requireFloats } from '../../core/dtype.js';
 import { DTypeError, ShapeError } from '../../core/errors.js';
 import type { Precision } from '../../core/precision.js';
 import { broadcastShapes, formatShape } from '../../core/shape.js';
 import * as b from '../../graph/build.js';
 import type { FusedOp, KernelChoice, KernelIo, Stage } from '../../graph/fused-op.js';
-import { argOf, type GraphNode } from '../../graph/node.js';
+import type { GraphNode } from '../../graph/node.js';
+import { isTransposed } from '../../graph/rows.js';
 import { matmulOfBytes } from '../integers/dequantized.js';
 import { SPREAD, stage } from '../stage.js';
 import { matmulDirect, matmulDot } from './cpu.js';
@@ -64,7 +71,11 @@ export const matmulOp: FusedOp<MatmulArg> = {
   ],
   scaledBy: ({ src: [_, y] }) => (y!.shape.length === 2 ? { source: 1, along: 1, axis: 1 } : undefined),
   ofRows: true,
-  inParts: (src, { precision }, target) => productInParts(src, target, (x, y) => matmul(x, y, precision)),
+  faster: (src, { precision }, target) => {
+    const product = (x: GraphNode, y: GraphNode): GraphNode => matmul(x, y, precision);
+    return productInParts(src, target, product) ?? alignedProduct(src, target, product);
+  },
+  unaligned: (src, _, target) => unalignedSources(src, target),
   flops: (node) => 2 * node.size * node.src[0]!.shape.at(-1)!,
   ofIntegers: matmulOfBytes,
   kernels: [matmulChoice, matmulOfHalvesChoice, cpuKernel],
@@ -73,10 +84,6 @@ export const matmulOp: FusedOp<MatmulArg> = {
 /** The gradient of x in x·y = …, from that of the product. */
 const gradientOf = (x: GraphNode, y: GraphNode, g: GraphNode, precision: Precision): GraphNode =>
   isTransposed(x) ? b.transpose(matmul(y, b.transpose(g), precision)) : matmul(g, b.transpose(y), precision);
-
-const isTransposed = (x: GraphNode): boolean =>
-  x.op === 'permute' &&
-  argOf(x, 'permute').axes.every((a, i, axes) => a === (i < axes.length - 2 ? i : axes.length * 2 - 3 - i));
 
 /**
  * (…, M, K) × (…, K, N) → (…, M, N); leading dimensions broadcast. A vector (K) is a row on the left and a column on the

@@ -10,6 +10,7 @@ export { reorderedBy } from '../conv2d/channels-last.js';
 export { convolveChoice, weightChoice } from '../conv2d/choose-cuda.js';
 export { indexAddChoice } from '../index-add/choose-cuda.js';
 export { matmulBytesChoice } from '../integers/cuda.js';
+export { alignedProduct, unalignedSources } from '../matmul/aligned.js';
 export { matmulChoice, matmulOfHalvesChoice } from '../matmul/choose-cuda.js';
 export { productInParts } from '../matmul/in-parts.js';
 export {

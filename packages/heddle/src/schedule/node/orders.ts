@@ -1,2 +1,3 @@
-/** The order of dimensions in memory, which GPUs gain by. A browser has none: see schedule/browser/orders.ts. */
+/** How tensors lie in memory, which GPUs gain by. A browser has none: see schedule/browser/orders.ts. */
+export { withAlignedRows } from '../aligned-rows.js';
 export { reordered } from '../orders.js';

@@ -3,7 +3,7 @@
  * target replaced by their composition. Structure only: two graphs with the same fingerprint run the same program.
  */
 
-import { reordered } from '#schedule/orders.js';
+import { reordered, withAlignedRows } from '#schedule/orders.js';
 import { inTwo, spreadNodes } from '#schedule/parts.js';
 import { f64, isFloat } from '../../core/dtype.js';
 import { topological } from '../../core/node.js';
@@ -173,10 +173,10 @@ export function canonicalize(
       convert([stored]);
       return adopt(new GraphNode('call', node.type, [mine.get(stored)!], node.arg, false));
     }
-    const parts = kernels ? op.inParts?.(src, arg, target) : undefined;
-    if (parts) {
-      convert([parts]);
-      return mine.get(parts)!;
+    const faster = kernels ? op.faster?.(src, arg, target) : undefined;
+    if (faster) {
+      convert([faster]);
+      return mine.get(faster)!;
     }
     const choice = kernels ? kernelOf(call, target) : undefined;
     if (choice) {
@@ -191,7 +191,9 @@ export function canonicalize(
   const given = topological(roots, sources).filter((node) => node.isLeaf);
   convert(given);
   const known = new Set(given.filter((_, leaf) => constants.has(leaf)));
-  const inOrder = kernels ? reordered(inIntegers(roots, target), target, known) : roots;
+  const inOrder = kernels
+    ? withAlignedRows(reordered(inIntegers(roots, target), target, known), target)
+    : roots;
   convert(inOrder);
   return { roots: inOrder.map((r) => mine.get(r)!), leaves, choices };
 }
