@@ -37,9 +37,9 @@ export interface FusedOp<Arg = unknown> {
   readonly ofQuotient?: boolean;
   /** How it is put together of parts, if it is a reduction of its one source. Default: it is not, or needs all at once. */
   readonly reduction?: PartialReduction<Arg>;
-  /** The same values in a way that takes less time on the target, where there is one: as the sum of parts. Default: there is none. */
+  /** Another way to compute the same values that takes less time on the target, such as a sum of parts. Default: there is none. */
   faster?(src: readonly GraphNode[], arg: Arg, target: Target): GraphNode | undefined;
-  /** What of the sources, or of those that they transpose, it then reads from wider matrices; see graph/rows.ts. Default: nothing. */
+  /** The sources, as they are stored, that it then reads from wider matrices; see graph/rows.ts. Default: none. */
   unaligned?(src: readonly GraphNode[], arg: Arg, target: Target): readonly GraphNode[];
   /**
    * Whether the sum of several results is the result of their sources, each laid one after the other along the first dimension:

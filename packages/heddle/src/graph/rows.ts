@@ -1,6 +1,6 @@
 /**
- * How rows of matrices lie in memory. The copy engine of a GPU takes rows that begin at multiples of 16 bytes; a matrix whose rows
- * do not is part of a wider one where they do.
+ * How rows of matrices lie in memory. The copy engine of a GPU takes rows that begin at multiples of 16 bytes. A matrix whose rows
+ * do not can be the first columns of a wider one, whose rows do.
  */
 import type { DType } from '../core/dtype.js';
 import * as b from './build.js';

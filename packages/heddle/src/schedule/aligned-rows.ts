@@ -1,6 +1,6 @@
 /**
- * Matrices that products read from wider ones, whose rows are aligned (ops/matmul/aligned.ts): whoever reads them reads those. So they
- * are in memory once, and whoever makes them can store them there (passes/regions.ts).
+ * Products may read matrices from wider ones, whose rows are aligned (ops/matmul/aligned.ts). This rewrite has all others that read
+ * these matrices do so as well: they are in memory once, and whoever makes them can store them there (passes/regions.ts).
  */
 import { topological } from '../core/node.js';
 import { callOf } from '../graph/fused-op.js';

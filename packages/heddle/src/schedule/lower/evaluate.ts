@@ -234,7 +234,7 @@ export class Evaluator {
       const position = this.value(node.src[1]!, at);
       if (position.op === 'splat') return this.#gather(node, at, position.src[0] as Expr);
     }
-    // Whole rows of padding.
+    // All lanes are padding, or none is.
     if (node.op === 'pad' && padded(node, at).positions.every((p) => slope(p, v) === 0))
       return this.#pad(node, at, this.vector);
     const varies = at.some((d) => slope(d.value, v) !== 0);
