@@ -1,7 +1,8 @@
 /**
  * Tensors that a launch only puts together of others: a concatenation, a value with padding behind it, or the gradient of what was
- * split, which is a sum of gradients padded with zeros. Whoever makes a part stores it where it belongs in the memory of the whole; what else there is of
- * it, such as a leaf, is copied there. The gradients of queries, keys and values so become the one of their joint projection.
+ * split, which is a sum of gradients padded with zeros. Whoever makes a part stores it where it belongs in the memory of the whole;
+ * what else there is of it, such as a leaf, is copied there. The gradients of queries, keys and values so become the one of their
+ * joint projection.
  */
 import { isFloat } from '../../core/dtype.js';
 import { stridesOf } from '../../core/shape.js';
