@@ -1,7 +1,7 @@
 /** Products of matrices whose rows are not aligned, and what is made of them: planned for an H200. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { bf16, f32, i32 } from '../../src/core/dtype.js';
+import { bf16, type DType, f32, i32 } from '../../src/core/dtype.js';
 import { PhiloxStream } from '../../src/core/philox.js';
 import { crossEntropy, linear, Tensor, tensor, useDevice, valueAndGrad, zeros } from '../../src/index.js';
 import { H200 } from '../../src/kernel/ir/target.js';
@@ -90,16 +90,26 @@ test('products that gain less than a copy takes stay as they are', () => {
   assert.equal(matmulOp.faster!(slim, { precision: 'f32' }, H200), undefined);
 });
 
-for (const dtype of [bf16, f32] as const)
-  test(`cuda: a product of ${dtype.name} with sides of 519, 3073 and 1027 is exact`, {
-    skip: cudaReason(),
-  }, async () => {
+/** A product of operands that are computed: copies of leaves would take longer than they gain. */
+function unaligned(dtype: DType): Tensor {
+  const [x, y] = [integers(519, 1027, 1), integers(3073, 1027, 2)].map((t) =>
+    t.neg().cast(dtype as typeof f32),
+  );
+  return x!.matmul(y!.transpose(0, 1), { precision: 'f32' });
+}
+
+for (const dtype of [bf16, f32]) {
+  test(`a product of ${dtype.name} with sides of 519, 3073 and 1027 is by warpgroups`, () => {
+    useDevice('cpu');
+    const names = launchesOf([unaligned(dtype)]).map(({ name }) => name);
+    assert.equal(names.filter((name) => /^matmulWarpgroups/.test(name)).length, 1, names.join(' '));
+  });
+
+  test(`cuda: that product of ${dtype.name} is exact`, { skip: cudaReason() }, async () => {
     const product = async (device: string): Promise<Float32Array> => {
       useDevice(device);
-      const [x, y] = [integers(519, 1027, 1), integers(3073, 1027, 2)].map((t) =>
-        t.cast(dtype as typeof f32),
-      );
-      return x!.matmul(y!.transpose(0, 1)).cast(f32).data();
+      return unaligned(dtype).cast(f32).data();
     };
     assert.deepEqual(await product('cuda'), await product('cpu'));
   });
+}

@@ -37,10 +37,10 @@ export function placeParts(plan: Plan, { target, updates }: PlanSetting): Partit
     const [whole, another] = group.roots as [GraphNode, GraphNode?];
     if (group.call || group.reduction || another || overwriting.has(whole)) continue;
     const known = partsOf(whole, stored);
-    const rest = known && restOf(known, whole);
-    const parts = [...(known?.parts ?? []), ...(rest ? [rest] : [])];
+    const padding = known && paddingOf(known, whole);
+    const parts = [...(known?.parts ?? []), ...(padding ? [padding] : [])];
     if (fill(parts, whole)) {
-      const placed = placedIn(group, parts, rest !== undefined, { groups, stored }, results, target);
+      const placed = placedIn(group, parts, padding !== undefined, { groups, stored }, results, target);
       if (placed) ({ groups, stored } = placed);
     }
   }
@@ -129,8 +129,8 @@ const areApart = (parts: readonly Part[]): boolean =>
       ),
   );
 
-/** What comes after the only part along one axis, where vectors of its rows stay aligned: elements of one value. */
-function restOf({ parts: [part, another], rest }: Parts, { shape, dtype }: GraphNode): Part | undefined {
+/** The padding behind the only part along one axis, where vectors of its rows stay aligned. */
+function paddingOf({ parts: [part, another], rest }: Parts, { shape, dtype }: GraphNode): Part | undefined {
   if (!part || another || rest === undefined || part.start.some((n) => n !== 0)) return undefined;
   const own = part.value.shape;
   const [axis, second] = shape.flatMap((n, i) => (n === own[i] ? [] : [i]));
@@ -168,16 +168,14 @@ function placedIn(
     const strides = stridesOf(whole.shape);
     const at = { whole, strides, offset: start.reduce((n, s, axis) => n + s * strides[axis]!, 0) };
     const own = value.dtype === whole.dtype ? regionBelow(value, at, stored) : undefined;
-    const isAlong = own !== undefined && liesAlong(own.node, own.region);
-    const isPlaced =
-      own && isAlong && !placed.has(own.node) && canPlace(own, group, { groups, stored }, results);
-    if (isPlaced) {
-      placed.set(own.node, own.region);
+    const along = own && liesAlong(own.node, own.region) ? own : undefined;
+    if (along && !placed.has(along.node) && canPlace(along, group, { groups, stored }, results)) {
+      placed.set(along.node, along.region);
       saved += 2 * value.size * value.dtype.bytes;
       continue;
     }
     // A kernel of its own reads what lies across it in squares (lower/squares.ts), one of the whole element by element.
-    if (own && !isAlong) saved += value.size * value.dtype.bytes;
+    if (own && !along) saved += value.size * value.dtype.bytes;
     const copy = value.dtype === whole.dtype ? b.detach(value) : b.cast(value, whole.dtype);
     copies.push({ roots: [copy], regions: new Map([[copy, at]]) });
   }
