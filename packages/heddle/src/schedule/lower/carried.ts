@@ -2,7 +2,7 @@
  * What of the elements of a line is worth keeping in their place: a value that a reduction computes of them, and that everything
  * later is made of. Of a softmax these are the exponentials: the sum has them, and so have the results.
  */
-import { some } from '../../core/node.js';
+import { some, topological } from '../../core/node.js';
 import type { GraphNode } from '../../graph/node.js';
 import { ownWeight } from '../own-weight.js';
 import type { MatrixWork } from './matrix-kernel.js';
@@ -44,9 +44,9 @@ const elementwise = ({ op, src, size, isLeaf }: GraphNode): readonly GraphNode[]
 /** Whether it pays to keep a value instead of an element, and both fit into the places of the values. */
 function isWorth(node: GraphNode, input: GraphNode): boolean {
   const ratio = node.dtype.bytes / input.dtype.bytes;
-  const weightOf = (n: GraphNode): number =>
-    n === input ? 0 : elementwise(n).reduce((sum, s) => sum + weightOf(s), ownWeight(n));
-  return (ratio === 1 || ratio === 2) && weightOf(node) >= WORTH_KEEPING;
+  const computed = topological([node], (n) => elementwise(n).filter((s) => s !== input));
+  const weight = computed.reduce((sum, n) => sum + ownWeight(n), 0);
+  return (ratio === 1 || ratio === 2) && node !== input && weight >= WORTH_KEEPING;
 }
 
 /** Whether all of `later` that is made of the element is made of `node`. */
