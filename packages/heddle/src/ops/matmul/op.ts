@@ -73,9 +73,9 @@ export const matmulOp: FusedOp<MatmulArg> = {
   ofRows: true,
   faster: (src, { precision }, target) => {
     const product = (x: GraphNode, y: GraphNode): GraphNode => matmul(x, y, precision);
-    return productInParts(src, target, product) ?? alignedProduct(src, target, product);
+    return productInParts(src, target, product) ?? alignedProduct(src, precision, target, product);
   },
-  unaligned: (src, _, target) => unalignedSources(src, target),
+  unaligned: (src, { precision }, target) => unalignedSources(src, precision, target),
   flops: (node) => 2 * node.size * node.src[0]!.shape.at(-1)!,
   ofIntegers: matmulOfBytes,
   kernels: [matmulChoice, matmulOfHalvesChoice, cpuKernel],
